@@ -1,0 +1,3 @@
+//! The `opledger` program.
+
+fn main() {}
