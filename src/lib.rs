@@ -1,4 +1,6 @@
-//! opledger.
+//! opledger: one authoritative journal of operations for AI agents.
+
+pub mod ledger;
 
 /// Generated protobuf types and the gRPC service traits.
 #[allow(missing_docs)]

@@ -1,0 +1,79 @@
+//! What has to happen to an operation, and when, if nobody says anything.
+//!
+//! These moments live in a small side table, written together with the record: an index on the
+//! record itself that mentions status or time would cost half of the write rate.
+
+use super::{
+    operation::{Operation, Status},
+    timestamp::Timestamp,
+};
+
+/// A kind of due work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DueKind {
+    /// The sweeper has to look: a lease ends, or an unknown operation counts as unresolved.
+    Sweep,
+    /// The provider has to be asked.
+    Check,
+    /// The operation waits for a deliverer.
+    Deliver,
+    /// A person has to decide; due since.
+    Review,
+}
+
+impl DueKind {
+    /// All kinds.
+    pub const ALL: [DueKind; 4] = [DueKind::Sweep, DueKind::Check, DueKind::Deliver, DueKind::Review];
+
+    /// The text in the database.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            DueKind::Sweep => "sweep",
+            DueKind::Check => "check",
+            DueKind::Deliver => "deliver",
+            DueKind::Review => "review",
+        }
+    }
+}
+
+/// The due work of one operation: at most one moment of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    moments: [Option<Timestamp>; 4],
+}
+
+impl Due {
+    /// What is due for this record.
+    #[must_use]
+    pub fn of(operation: &Operation) -> Self {
+        let state = &operation.state;
+        let sweep = match state.status {
+            Status::InProgress => state.lease.as_ref().map(|lease| lease.until),
+            Status::Unknown => state.escalate_at,
+            _ => None,
+        };
+        let check = if state.status == Status::Unknown { state.next_check_at } else { None };
+        let deliver = (state.status == Status::Pending
+            && operation.identity.payload_json.is_some()
+            && state.review_reason.is_none())
+        .then_some(state.updated_at);
+        Self {
+            moments: [sweep, check, deliver, state.review_since],
+        }
+    }
+
+    /// The moment of one kind.
+    #[must_use]
+    pub fn get(&self, kind: DueKind) -> Option<Timestamp> {
+        self.moments[kind as usize]
+    }
+
+    /// What must be written to get from `before` to `self`: a moment to set, or none to delete.
+    pub fn changes_from(self, before: Due) -> impl Iterator<Item = (DueKind, Option<Timestamp>)> {
+        DueKind::ALL
+            .into_iter()
+            .filter(move |kind| self.get(*kind) != before.get(*kind))
+            .map(move |kind| (kind, self.get(kind)))
+    }
+}

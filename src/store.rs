@@ -1,0 +1,125 @@
+//! What storage promises. It loads and swaps; no rule of the ledger lives behind this seam.
+
+use crate::ledger::{Due, DueKind, Event, Key, Operation, Status, Timestamp, operation::Revision};
+use std::{collections::BTreeMap, future::Future, pin::Pin, time::Duration};
+use uuid::Uuid;
+
+pub mod error;
+pub mod postgres;
+pub mod row;
+pub mod sqlite;
+
+pub use error::Error;
+
+/// A boxed future, so that a store can be a trait object.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Records as they stood at one moment, with that moment on the store's clock.
+pub struct Snapshot {
+    /// The store's clock.
+    pub now: Timestamp,
+    /// One entry for each key asked for, in the same order; none where there is no such operation.
+    pub rows: Vec<Option<Operation>>,
+}
+
+/// One record to write, if it is still what it was.
+pub struct Write {
+    /// What must be there: this revision, or (none) no such operation.
+    pub expected: Option<Revision>,
+    /// What was due before; nothing for a new operation.
+    pub due_before: Due,
+    /// The record to write.
+    pub after: Operation,
+    /// The events of the steps from there to here, in order.
+    pub events: Vec<Event>,
+}
+
+/// The time that the writes were decided by.
+#[derive(Clone, Copy, Debug)]
+pub struct DecidedAt {
+    /// The store's time, carried forward from its last answer.
+    pub now: Timestamp,
+    /// Where the store's clock differs by more than this when the writes arrive, nothing is
+    /// written and every write answers stale: the process was frozen or the clock has jumped.
+    pub tolerance: Duration,
+}
+
+/// What became of a batch of writes.
+pub struct Swapped {
+    /// The store's clock.
+    pub now: Timestamp,
+    /// For each write, in order: true where it is durable, false where the record was another one
+    /// (stale) and nothing of it was written.
+    pub written: Vec<bool>,
+}
+
+/// Which operations to list: newest first.
+#[derive(Clone, Debug, Default)]
+pub struct ListQuery {
+    /// The namespace.
+    pub namespace: String,
+    /// Any of these; empty: all.
+    pub statuses: Vec<Status>,
+    /// Any of these; empty: all.
+    pub action_types: Vec<String>,
+    /// With or without the review flag; none: both.
+    pub review_required: Option<bool>,
+    /// All of these.
+    pub labels: BTreeMap<String, String>,
+    /// Last changed before this.
+    pub updated_before: Option<Timestamp>,
+    /// Last changed at or after this.
+    pub updated_after: Option<Timestamp>,
+    /// Parts of this operation.
+    pub parent_operation_key: Option<String>,
+    /// Only operations with a smaller id: the last one of the page before.
+    pub below: Option<Uuid>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// An event as it was stored.
+#[derive(Clone, Debug)]
+pub struct StoredEvent {
+    /// Grows within a namespace.
+    pub sequence: i64,
+    /// Whose it is.
+    pub operation_key: String,
+    /// The event.
+    pub event: Event,
+}
+
+/// A place where operations and their events are kept.
+///
+/// Every method may be cancelled; none leaves half a change. An error says whether the change may
+/// have happened all the same ([`Error::is_indeterminate`]).
+pub trait Store: Send + Sync + 'static {
+    /// Loads records by key. `keys` are distinct.
+    fn load<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Snapshot, Error>>;
+
+    /// Writes all records that are still what they were, with their events and due work, in one
+    /// transaction. `writes` are sorted by key and have distinct keys. An `Ok` answer is durable.
+    fn swap<'a>(&'a self, decided: DecidedAt, writes: &'a [Write]) -> BoxFuture<'a, Result<Swapped, Error>>;
+
+    /// The keys of at most `limit` operations with work of this kind that is due by the store's clock,
+    /// longest due first.
+    fn due(&self, kind: DueKind, limit: u32) -> BoxFuture<'_, Result<Vec<Key>, Error>>;
+
+    /// The key of the operation with this id in this namespace.
+    fn find<'a>(&'a self, namespace: &'a str, operation_id: Uuid) -> BoxFuture<'a, Result<Option<Key>, Error>>;
+
+    /// A page of operations.
+    fn list<'a>(&'a self, query: &'a ListQuery) -> BoxFuture<'a, Result<Vec<Operation>, Error>>;
+
+    /// A page of one operation's events after a sequence number, oldest first; none where there is no
+    /// such operation.
+    fn events<'a>(
+        &'a self,
+        key: &'a Key,
+        after_sequence: i64,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<Option<Vec<StoredEvent>>, Error>>;
+
+    /// Succeeds where the store answers and its schema is this binary's.
+    fn check(&self) -> BoxFuture<'_, Result<(), Error>>;
+}
