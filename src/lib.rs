@@ -1,7 +1,12 @@
 //! opledger: one authoritative journal of operations for AI agents.
 
+pub mod engine;
 pub mod fingerprint;
+pub mod grpc;
 pub mod ledger;
+pub mod policy_file;
+pub mod store;
+pub mod telemetry;
 
 /// Generated protobuf types and the gRPC service traits.
 #[allow(missing_docs)]

@@ -106,7 +106,11 @@ pub trait Store: Send + Sync + 'static {
     fn due(&self, kind: DueKind, limit: u32) -> BoxFuture<'_, Result<Vec<Key>, Error>>;
 
     /// The key of the operation with this id in this namespace.
-    fn find<'a>(&'a self, namespace: &'a str, operation_id: Uuid) -> BoxFuture<'a, Result<Option<Key>, Error>>;
+    fn find<'a>(
+        &'a self,
+        namespace: &'a str,
+        operation_id: Uuid,
+    ) -> BoxFuture<'a, Result<Option<Key>, Error>>;
 
     /// A page of operations.
     fn list<'a>(&'a self, query: &'a ListQuery) -> BoxFuture<'a, Result<Vec<Operation>, Error>>;

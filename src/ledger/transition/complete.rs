@@ -15,7 +15,8 @@ pub(super) fn complete(draft: &mut Draft, request: &Complete) -> Answer {
         expire::notice(draft);
         return Err(Refusal::LeaseLost);
     };
-    if let Some(answer) = repeat_or_contradiction(draft, &request.outcome, Some(attempt), Detail::default()) {
+    let report = Report { attempt: Some(attempt), ..Report::default() };
+    if let Some(answer) = repeat_or_contradiction(draft, &request.outcome, report) {
         return answer;
     }
     // A success is believed from every attempt ever granted: evidence of an effect is never lost. A
@@ -48,48 +49,65 @@ pub(super) fn admit_result(draft: &Draft, outcome: &Outcome, field: &'static str
     }
 }
 
-/// The answer to an outcome that is reported for a finished operation; none where it is not finished.
-pub(super) fn repeat_or_contradiction(
-    draft: &mut Draft,
-    outcome: &Outcome,
-    attempt: Option<i32>,
-    detail: Detail,
-) -> Option<Answer> {
-    let state = draft.state();
-    let agrees = match (state.status, outcome) {
+/// A reported outcome, beside the outcome itself.
+#[derive(Default)]
+pub(super) struct Report {
+    /// The attempt whose token it carried.
+    pub attempt: Option<i32>,
+    /// See [`State::last_report`].
+    pub digest: Option<[u8; 16]>,
+    /// What is kept about it.
+    pub detail: Detail,
+}
+
+/// True where a finished operation has this outcome.
+pub(super) fn agrees(state: &State, outcome: &Outcome) -> bool {
+    match (state.status, outcome) {
         // A report without an external id contradicts nothing, and fills nothing in.
         (Status::Succeeded, Outcome::Succeeded { external_id, .. }) => {
             external_id.is_none() || *external_id == state.external_id
         }
-        (Status::FailedFinal, Outcome::Failed { error_code, .. }) => {
-            // A provider names a failure in its own words; an executor repeats its own.
-            if attempt.is_some() && state.error_code.as_ref() != Some(error_code) {
-                return Some(Err(Refusal::AlreadyTerminal));
-            }
-            true
-        }
-        (Status::Succeeded, _) | (Status::FailedFinal, _) => false,
-        _ => return None,
-    };
-    if agrees {
-        let mut reply = draft.reply();
-        reply.replayed = true;
-        reply.applied = true;
-        return Some(Ok(reply));
+        (Status::FailedFinal, Outcome::Failed { .. }) => true,
+        _ => false,
     }
-    note_contradiction(draft, outcome, attempt, detail);
-    Some(Err(Refusal::OutcomeConflict))
+}
+
+/// The answer to an outcome that is reported for a finished operation; none where it is not finished.
+pub(super) fn repeat_or_contradiction(
+    draft: &mut Draft,
+    outcome: &Outcome,
+    report: Report,
+) -> Option<Answer> {
+    let state = draft.state();
+    if !state.status.is_terminal() {
+        return None;
+    }
+    if !agrees(state, outcome) {
+        note_contradiction(draft, outcome, report);
+        return Some(Err(Refusal::OutcomeConflict));
+    }
+    // A provider names a failure in its own words; an executor repeats its own.
+    if let Outcome::Failed { error_code, .. } = outcome
+        && report.attempt.is_some()
+        && state.error_code.as_ref() != Some(error_code)
+    {
+        return Some(Err(Refusal::AlreadyTerminal));
+    }
+    let mut reply = draft.reply();
+    reply.replayed = true;
+    reply.applied = true;
+    Some(Ok(reply))
 }
 
 /// Keeps a contradicting report as an event and calls a person. The first hundred of an operation; after
 /// that only what raises the flag again.
-fn note_contradiction(draft: &mut Draft, outcome: &Outcome, attempt: Option<i32>, detail: Detail) {
+fn note_contradiction(draft: &mut Draft, outcome: &Outcome, report: Report) {
     let state = draft.state();
     if state.outcome_conflict_count >= CONFLICT_EVENTS_KEPT && state.review_reason.is_some() {
         return;
     }
     let now = draft.now;
-    let mut detail = Detail { reported_attempt: attempt, ..detail };
+    let mut detail = Detail { reported_attempt: report.attempt, ..report.detail };
     match outcome {
         Outcome::Succeeded { external_id, .. } => {
             detail.reported = Some("succeeded".into());
@@ -102,6 +120,8 @@ fn note_contradiction(draft: &mut Draft, outcome: &Outcome, attempt: Option<i32>
     }
     draft.accept(EventKind::OutcomeConflict, detail, |state| {
         state.outcome_conflict_count = state.outcome_conflict_count.saturating_add(1);
+        // So that the same decision again is told the same, and does not acknowledge its own contradiction.
+        state.last_report = report.digest;
         expire::require_review(state, "outcome_conflict", now);
     });
 }

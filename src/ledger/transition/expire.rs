@@ -25,14 +25,11 @@ pub(super) fn notice_lapse(draft: &mut Draft) -> bool {
     if draft.state().dispatched {
         let (id, policy, now) = (draft.operation_id(), draft.policy, draft.now);
         draft.accept(EventKind::LeaseExpired, because("lease_expired"), |state| {
-            enter_unknown(state, id, policy, ended);
+            enter_unknown(state, id, policy, ended, now);
             state.error_code = Some("lease_expired".into());
-            if is_unresolved(state, now) {
-                require_review(state, "unresolved", now);
-            }
         });
     } else {
-        release(draft, EventKind::LeaseExpired, because("undispatched"), ended);
+        release(draft, EventKind::LeaseExpired, because("undispatched"), ended, None);
     }
     true
 }
@@ -51,8 +48,9 @@ fn is_unresolved(state: &State, now: Timestamp) -> bool {
     state.status == Status::Unknown && state.escalate_at.is_some_and(|at| at <= now)
 }
 
-/// The current attempt's outcome is unknown since `since`.
-pub(super) fn enter_unknown(state: &mut State, id: Uuid, policy: &Policy, since: Timestamp) {
+/// The current attempt's outcome is unknown since `since`; found out `now`, which may be so late that it
+/// counts as unresolved already.
+pub(super) fn enter_unknown(state: &mut State, id: Uuid, policy: &Policy, since: Timestamp, now: Timestamp) {
     state.status = Status::Unknown;
     state.lease = None;
     state.attempt_ended_at = Some(since);
@@ -65,6 +63,8 @@ pub(super) fn enter_unknown(state: &mut State, id: Uuid, policy: &Policy, since:
     };
     if policy.on_timeout == OnTimeout::RequireHumanReview {
         require_review(state, "policy", since);
+    } else if is_unresolved(state, now) {
+        require_review(state, "unresolved", now);
     }
 }
 
@@ -79,11 +79,18 @@ pub(super) fn require_review(state: &mut State, reason: &str, since: Timestamp) 
 
 /// The current attempt sent nothing. It goes back to pending, unless an earlier attempt with the same
 /// key is unknown: that one may have had its effect all the same.
-pub(super) fn release(draft: &mut Draft, kind: EventKind, detail: Detail, ended: Timestamp) {
-    let (id, policy) = (draft.operation_id(), draft.policy);
+pub(super) fn release(
+    draft: &mut Draft,
+    kind: EventKind,
+    detail: Detail,
+    ended: Timestamp,
+    report: Option<[u8; 16]>,
+) {
+    let (id, policy, now) = (draft.operation_id(), draft.policy, draft.now);
     draft.accept(kind, detail, |state| {
+        state.last_report = report;
         if state.unknown_since.is_some() {
-            enter_unknown(state, id, policy, ended);
+            enter_unknown(state, id, policy, ended, now);
         } else {
             enter_pending(state);
             state.attempt_ended_at = Some(ended);

@@ -26,7 +26,7 @@ pub(super) fn mark_unknown(draft: &mut Draft, request: &MarkUnknown) -> Answer {
     draft.accept(EventKind::MarkedUnknown, Detail::default(), |state| {
         // A lease that was over already ended then, not now.
         let ended = state.lease.as_ref().map_or(now, |lease| lease.until.min(now));
-        expire::enter_unknown(state, id, policy, ended);
+        expire::enter_unknown(state, id, policy, ended, now);
         state.error_code = Some(request.error_code.clone());
         state.error_message.clone_from(&request.error_message);
         if request.external_id.is_some() {

@@ -16,6 +16,12 @@ pub(super) fn reconcile(draft: &mut Draft, request: &Reconcile) -> Answer {
     }
     let report = digest(request);
     if report.is_some() && draft.state().last_report == report {
+        if let Observation::Known(outcome) = &request.observation
+            && draft.operation.review_required()
+            && !complete::agrees(draft.state(), outcome)
+        {
+            return Err(Refusal::OutcomeConflict);
+        }
         let mut reply = draft.reply();
         reply.replayed = true;
         reply.applied = draft.state().status != Status::Unknown;
@@ -45,7 +51,7 @@ pub(super) fn reconcile(draft: &mut Draft, request: &Reconcile) -> Answer {
         return Ok(applied(draft));
     }
     match &request.observation {
-        Observation::Known(outcome) => known(draft, outcome, holder, detail),
+        Observation::Known(outcome) => known(draft, outcome, holder, detail, report),
         Observation::Absent => absent(draft, request, holder, detail, report),
         Observation::Indeterminate { check_after } => {
             indeterminate(draft, request, *check_after, holder, detail, report)
@@ -55,7 +61,8 @@ pub(super) fn reconcile(draft: &mut Draft, request: &Reconcile) -> Answer {
 
 fn applied(draft: &Draft) -> crate::ledger::Reply {
     let mut reply = draft.reply();
-    reply.applied = true;
+    // An attempt that sent nothing settles nothing where an earlier one is still unknown.
+    reply.applied = draft.state().status != Status::Unknown;
     reply
 }
 
@@ -76,8 +83,15 @@ fn acknowledge(draft: &mut Draft, observation: &Observation, detail: Detail, rep
     });
 }
 
-fn known(draft: &mut Draft, outcome: &Outcome, holder: bool, detail: Detail) -> Answer {
-    if let Some(answer) = complete::repeat_or_contradiction(draft, outcome, None, detail.clone()) {
+fn known(
+    draft: &mut Draft,
+    outcome: &Outcome,
+    holder: bool,
+    detail: Detail,
+    report: Option<[u8; 16]>,
+) -> Answer {
+    let told = complete::Report { attempt: None, digest: report, detail: detail.clone() };
+    if let Some(answer) = complete::repeat_or_contradiction(draft, outcome, told) {
         return answer;
     }
     // Somebody is acting just now: only that caller can say that there will be no effect.
@@ -112,7 +126,7 @@ fn absent(
             Ok(reply)
         }
         Status::InProgress if holder && lease_is_live => {
-            expire::release(draft, EventKind::Released, detail, now);
+            expire::release(draft, EventKind::Released, detail, now, report);
             Ok(applied(draft))
         }
         Status::InProgress if holder => {
@@ -176,7 +190,7 @@ fn indeterminate(
         Status::InProgress if holder => {
             draft.accept(EventKind::MarkedUnknown, detail, |state| {
                 let ended = state.lease.as_ref().map_or(now, |lease| lease.until.min(now));
-                expire::enter_unknown(state, id, policy, ended);
+                expire::enter_unknown(state, id, policy, ended, now);
                 if let Some(after) = check_after {
                     state.next_check_at = Some(now.plus(after));
                 }
@@ -249,10 +263,10 @@ fn word(observation: &Observation) -> String {
     word.into()
 }
 
-/// What tells one report from another, where the caller tied it to a version or is a person: only then
-/// can two equal reports not be two observations.
+/// What tells one report from another, where the caller tied it to a version or an attempt, or is a
+/// person: only then can two equal reports, with nothing in between, not be two observations.
 fn digest(request: &Reconcile) -> Option<[u8; 16]> {
-    if request.if_version.is_none() && !request.operator_decision {
+    if request.if_version.is_none() && request.token.is_none() && !request.operator_decision {
         return None;
     }
     let mut digest = Sha256::new();
@@ -274,6 +288,7 @@ fn digest(request: &Reconcile) -> Option<[u8; 16]> {
         part(evidence.detail_json.as_deref().unwrap_or(""));
         part(&format!("{:?}", evidence.observed_at));
     }
+    part(request.token.as_ref().map_or("", LeaseToken::expose));
     part(&format!("{:?} {}", request.if_version, request.operator_decision));
     digest.finalize()[..16].try_into().ok()
 }
