@@ -1,6 +1,8 @@
 //! opledger: one authoritative journal of operations for AI agents.
 
+pub mod cli;
 pub mod ledger;
+pub mod policy_file;
 
 /// Generated protobuf types and the gRPC service traits.
 #[allow(missing_docs)]
