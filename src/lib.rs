@@ -1,5 +1,6 @@
 //! opledger: one authoritative journal of operations for AI agents.
 
+pub mod cli;
 pub mod engine;
 pub mod fingerprint;
 pub mod grpc;

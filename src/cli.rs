@@ -1,0 +1,4 @@
+//! The subcommands of the program.
+
+/// `opledger policy`.
+pub mod policy;
