@@ -1,6 +1,16 @@
 //! opledger: one authoritative journal of operations for AI agents.
 
+pub mod admin;
+pub mod cli;
+pub mod config;
+pub mod engine;
+pub mod grpc;
+pub mod health;
 pub mod ledger;
+pub mod policy_file;
+pub mod shutdown;
+pub mod store;
+pub mod telemetry;
 
 /// Generated protobuf types and the gRPC service traits.
 #[allow(missing_docs)]
