@@ -122,6 +122,7 @@ mod tests {
         let mut command = Cli::command();
         let serve = command.find_subcommand_mut("serve").expect("serve exists");
         let help = serve.render_long_help().to_string();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
         for setting in crate::config::SETTINGS {
             assert!(help.contains(&format!("--{}", setting.name)), "{}", setting.name);
             assert!(help.contains(&format!("[env: {}]", setting.env())), "{}", setting.name);

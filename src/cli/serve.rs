@@ -35,7 +35,7 @@ pub fn run(args: &ServeArgs) -> Exit {
     let config = match args.config() {
         Ok(config) => config,
         Err(faults) => {
-            output::error(faults);
+            faults.0.iter().for_each(output::error);
             return Exit::Usage;
         }
     };

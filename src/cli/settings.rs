@@ -44,7 +44,7 @@ impl Flags {
 }
 
 fn argument(setting: &'static Setting) -> Arg {
-    let help = format!("{} [default: {}] [env: {}]", setting.help, shown_default(setting), setting.env());
+    let help = format!("{}\n[default: {}] [env: {}]", setting.help, shown_default(setting), setting.env());
     let argument = Arg::new(setting.name).long(setting.name).help(help);
     if setting.is_switch() {
         let switch = argument.num_args(0..=1).require_equals(true).default_missing_value("true");
