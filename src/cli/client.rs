@@ -22,7 +22,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Args, Clone)]
 pub struct ClientArgs {
     /// Where the service is
-    #[arg(long, env = "OPLEDGER_TARGET", value_name = "URL", default_value = "http://127.0.0.1:50051")]
+    #[arg(
+        long,
+        visible_alias = "server",
+        env = "OPLEDGER_TARGET",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:50051"
+    )]
     target: String,
     /// The namespace; empty means "default"
     #[arg(long, env = "OPLEDGER_NAMESPACE", value_name = "NAME", default_value = "")]

@@ -206,7 +206,7 @@ async fn list_pages(args: ListArgs) -> Result<(), Failure> {
         page_token: String::new(),
     };
     let mut table =
-        table::table(&["key", "action", "status", "attempts", "external id", "review", "updated"]);
+        table::table(&["operation key", "action", "status", "attempts", "external id", "review", "updated"]);
     let mut shown = 0;
     loop {
         request.page_size = i32::try_from(PAGE.min(limit - shown)).unwrap_or(i32::MAX);

@@ -50,10 +50,11 @@ pub struct ReconcileArgs {
     #[arg(long, value_name = "DURATION", value_parser = units::duration, requires = "indeterminate")]
     check_after: Option<Duration>,
     /// Who or what was asked, and what was seen; kept in the history
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", default_value = "opledger reconcile")]
     reason: String,
-    /// This is a person's decision: it settles a review and may release what absence alone may not
-    #[arg(long)]
+    /// This is a person's decision, for the reason given: it settles a review and may release what
+    /// absence alone may not
+    #[arg(long, requires = "reason")]
     operator: bool,
     /// Only if the operation still has this version
     #[arg(long, value_name = "N")]

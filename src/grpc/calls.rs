@@ -4,6 +4,7 @@
 use crate::telemetry::{Method, Metrics, code_name};
 use http::{HeaderMap, Request, Response};
 use std::{
+    collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
     sync::{
@@ -214,8 +215,9 @@ fn code_of(headers: &HeaderMap) -> Code {
     headers.get("grpc-status").map_or(Code::Ok, |value| Code::from_bytes(value.as_bytes()))
 }
 
-/// The transport answers OUT_OF_RANGE to a message that is too large and INTERNAL to one that is not
-/// valid protobuf. Both are the caller's to mend: INVALID_ARGUMENT, with the field if it is known.
+/// Refusals of the transport, told in the ledger's own words. A message that is no valid protobuf comes
+/// as INTERNAL and is the caller's to mend: INVALID_ARGUMENT, with the field if it is known. One that
+/// is too large keeps OUT_OF_RANGE: another attempt would not help.
 fn explain_undecodable(response: Response<Body>) -> Response<Body> {
     if !matches!(code_of(response.headers()), Code::OutOfRange | Code::Internal) {
         return response;
@@ -224,18 +226,20 @@ fn explain_undecodable(response: Response<Body>) -> Response<Body> {
         return response;
     };
     let message = status.message();
-    let (field, description) = if message.starts_with("Error, decoded message length too large") {
-        ("", message.trim_start_matches("Error, ").to_owned())
-    } else if let Some(fault) = message.strip_prefix("failed to decode Protobuf message: ") {
-        // `RegisterRequest.operation_key: invalid string value: data is not UTF-8 encoded`
-        let (path, what) = fault.split_once(": ").unwrap_or(("", fault));
-        (path.split_once('.').map_or("", |(_, field)| field), what.to_owned())
-    } else {
+    if let Some(sizes) = message.strip_prefix("Error, decoded message length too large: ") {
+        let details = ErrorDetails::with_error_info("MESSAGE_TOO_LARGE", DOMAIN, HashMap::new());
+        let message = format!("the request message is too large: {sizes} (the server's max-message-bytes)");
+        return Status::with_error_details(Code::OutOfRange, message, details).into_http();
+    }
+    let Some(fault) = message.strip_prefix("failed to decode Protobuf message: ") else {
         return response;
     };
-    let mut details = ErrorDetails::with_bad_request_violation(field, description.clone());
-    details.set_error_info("INVALID_FIELD", DOMAIN, [("field".into(), field.into())]);
-    let message = format!("the request cannot be read: {description}");
+    // `RegisterRequest.operation_key: invalid string value: data is not UTF-8 encoded`
+    let (path, what) = fault.split_once(": ").unwrap_or(("", fault));
+    let field = path.split_once('.').map_or("", |(_, field)| field);
+    let mut details = ErrorDetails::with_bad_request_violation(field, what);
+    details.set_error_info("INVALID_FIELD", DOMAIN, HashMap::new());
+    let message = format!("the request cannot be read: {fault}");
     Status::with_error_details(Code::InvalidArgument, message, details).into_http()
 }
 

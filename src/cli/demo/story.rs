@@ -174,12 +174,14 @@ impl Scene<'_> {
         self.teller.step("How often was paid?").await;
         let payments = self.provider.all();
         expect("the number of payments", &payments.len(), &1)?;
-        self.teller.answer(format!("once: {}, {} EUR", payments[0].id, payments[0].amount)).await;
+        self.teller
+            .answer(format!("exactly one effect: {}, {} EUR", payments[0].id, payments[0].amount))
+            .await;
         Ok(())
     }
 
     async fn other_amount_is_a_conflict(&mut self) -> Result<(), String> {
-        self.teller.step("The same key with another amount is refused").await;
+        self.teller.step("The same key with another amount is a conflict, and refused").await;
         let status = match self.register("agent-c", OTHER_PAYLOAD).await {
             Ok(_) => return Err("another request under the same key was accepted".into()),
             Err(status) => status,
