@@ -12,7 +12,7 @@ mod waiters;
 
 use crate::{
     ledger::{Action, Command, Key, NextStep, Policy, Refused, Reply, Status},
-    policy_file::reload::Policies,
+    policy_file::Policies,
     store::{self, ListQuery, Store, StoredEvent},
     telemetry::Metrics,
 };
@@ -96,8 +96,8 @@ impl Engine {
     pub fn start(
         store: Arc<dyn Store>,
         policies: Policies,
+        settings: Settings,
         metrics: Arc<Metrics>,
-        settings: &Settings,
     ) -> Self {
         let clock = Arc::new(clock::Clock::default());
         let waiters = Arc::new(waiters::Waiters::default());

@@ -3,6 +3,7 @@
 //! [`parse`] names all faults at once; [`reload`] keeps the last good file in force.
 
 pub mod reload;
+pub use reload::Policies;
 
 mod check;
 mod keys;

@@ -253,7 +253,7 @@ fn show_plain(settings: &[Setting]) -> String {
 fn show_table(settings: &[Setting]) -> String {
     let mut table = Table::new();
     table
-        .load_preset(UTF8_FULL_CONDENSED)
+        .load_style(UTF8_FULL_CONDENSED)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_header(["key", "value", "from"])
         .add_rows(settings.iter().map(row));

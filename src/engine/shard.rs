@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{
     ledger::{EventKind, Key, Operation},
-    policy_file::reload::Policies,
+    policy_file::Policies,
     store::{self, DecidedAt, Store, Swapped, Write},
-    telemetry::Metrics,
+    telemetry::{Metrics, StoreFailure},
 };
 use lru::LruCache;
 use std::{num::NonZeroUsize, sync::Arc};
@@ -71,7 +71,8 @@ impl Shard {
             // Work whose caller has gone is not begun.
             jobs.retain(|job| !job.answer.is_closed());
             if !jobs.is_empty() {
-                self.parts.metrics.batch(jobs.len());
+                #[expect(clippy::cast_precision_loss, reason = "a batch has some hundred commands")]
+                self.parts.metrics.batch_size.observe(jobs.len() as f64);
                 jobs = self.batch(std::mem::take(&mut jobs)).await;
             }
         }
@@ -185,7 +186,7 @@ impl Shard {
                 self.remember(write.after);
                 group.answer();
             } else {
-                self.parts.metrics.stale();
+                self.parts.metrics.swaps_stale.inc();
                 self.retry(group, again);
             }
         }
@@ -221,7 +222,7 @@ impl Shard {
     }
 
     fn report(&self, error: store::Error) -> Arc<store::Error> {
-        self.parts.metrics.store_error(&error);
+        self.parts.metrics.store_failed(failure_of(&error));
         Arc::new(error)
     }
 
@@ -239,13 +240,18 @@ impl Shard {
         let metrics = &self.parts.metrics;
         for event in &write.events {
             match event.kind {
-                EventKind::LeaseExpired => metrics.lease_expired(),
-                EventKind::ConflictRefused => metrics.conflict_refused(),
-                EventKind::OutcomeConflict => metrics.outcome_conflict(),
+                EventKind::LeaseExpired => _ = metrics.lease_expiries.inc(),
+                EventKind::ConflictRefused => _ = metrics.conflicts_refused.inc(),
+                EventKind::OutcomeConflict => _ = metrics.outcome_conflicts.inc(),
                 _ => {}
             }
         }
     }
+}
+
+/// The label under which an error is counted.
+fn failure_of(error: &store::Error) -> StoreFailure {
+    if error.is_indeterminate() { StoreFailure::Indeterminate } else { StoreFailure::Determinate }
 }
 
 /// Sorted by key, each key's commands in the order in which they came.
