@@ -1,6 +1,8 @@
 //! opledger: one authoritative journal of operations for AI agents.
 
+pub mod failpoint;
 pub mod ledger;
+pub mod store;
 
 /// Generated protobuf types and the gRPC service traits.
 #[allow(missing_docs)]

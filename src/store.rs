@@ -5,11 +5,15 @@ use std::{collections::BTreeMap, future::Future, pin::Pin, time::Duration};
 use uuid::Uuid;
 
 pub mod error;
+pub mod migrate;
+pub mod open;
 pub mod postgres;
-pub mod row;
+mod row;
 pub mod sqlite;
 
 pub use error::Error;
+pub use migrate::{check_schema, migrate};
+pub use open::{Backend, Settings, open, redacted};
 
 /// A boxed future, so that a store can be a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -106,7 +110,11 @@ pub trait Store: Send + Sync + 'static {
     fn due(&self, kind: DueKind, limit: u32) -> BoxFuture<'_, Result<Vec<Key>, Error>>;
 
     /// The key of the operation with this id in this namespace.
-    fn find<'a>(&'a self, namespace: &'a str, operation_id: Uuid) -> BoxFuture<'a, Result<Option<Key>, Error>>;
+    fn find<'a>(
+        &'a self,
+        namespace: &'a str,
+        operation_id: Uuid,
+    ) -> BoxFuture<'a, Result<Option<Key>, Error>>;
 
     /// A page of operations.
     fn list<'a>(&'a self, query: &'a ListQuery) -> BoxFuture<'a, Result<Vec<Operation>, Error>>;
