@@ -15,13 +15,7 @@ mod value;
 mod yaml;
 
 use crate::ledger::policy::Policy;
-use std::{
-    collections::BTreeMap,
-    fmt,
-    io::Read as _,
-    path::Path,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt, io::Read as _, path::Path, sync::Arc};
 
 /// A larger file is refused unread.
 pub const FILE_BYTES_MAX: usize = 1024 * 1024;
@@ -235,4 +229,3 @@ fn printable(text: &str) -> String {
     let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(escape).collect()
 }
-

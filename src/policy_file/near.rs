@@ -33,8 +33,7 @@ mod tests {
 
     #[test]
     fn near_misses() {
-        const KNOWN: [&str; 5] =
-            ["max_attempts", "default_seconds", "max_seconds", "on_timeout", "lookup"];
+        const KNOWN: [&str; 5] = ["max_attempts", "default_seconds", "max_seconds", "on_timeout", "lookup"];
         let table = [
             ("max_attempt", Some("max_attempts")),
             ("maxAttempts", Some("max_attempts")),

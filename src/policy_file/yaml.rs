@@ -26,7 +26,10 @@ pub(super) struct Node {
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     /// `plain`: without quotes, so that `900` is a number and `"900"` a text.
-    Scalar { text: String, plain: bool },
+    Scalar {
+        text: String,
+        plain: bool,
+    },
     List(Vec<Node>),
     Map(Vec<Member>),
     /// Already complained about; readers pass over it.
