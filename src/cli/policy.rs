@@ -132,7 +132,8 @@ fn check(file: &Path, content: &[u8], json: bool) -> Output {
 
 fn check_json(file: &Path, entries: usize, faults: &[Fault], warnings: &[Warning]) -> String {
     let list = |findings: &[Finding]| -> Vec<Json> {
-        let one = |f: &Finding| json!({"line": f.line, "column": f.column, "path": f.path, "message": f.message});
+        let one =
+            |f: &Finding| json!({"line": f.line, "column": f.column, "path": f.path, "message": f.message});
         findings.iter().map(one).collect()
     };
     let ok = faults.is_empty();
@@ -253,7 +254,7 @@ fn show_plain(settings: &[Setting]) -> String {
 fn show_table(settings: &[Setting]) -> String {
     let mut table = Table::new();
     table
-        .load_preset(UTF8_FULL_CONDENSED)
+        .load_style(UTF8_FULL_CONDENSED)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_header(["key", "value", "from"])
         .add_rows(settings.iter().map(row));

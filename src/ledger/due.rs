@@ -58,9 +58,7 @@ impl Due {
             && operation.identity.payload_json.is_some()
             && state.review_reason.is_none())
         .then_some(state.updated_at);
-        Self {
-            moments: [sweep, check, deliver, state.review_since],
-        }
+        Self { moments: [sweep, check, deliver, state.review_since] }
     }
 
     /// The moment of one kind.

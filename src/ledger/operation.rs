@@ -20,10 +20,7 @@ impl Key {
     /// A key from texts that were checked against [`super::limits`].
     #[must_use]
     pub fn new(namespace: &str, operation_key: &str) -> Self {
-        Self {
-            namespace: namespace.into(),
-            operation_key: operation_key.into(),
-        }
+        Self { namespace: namespace.into(), operation_key: operation_key.into() }
     }
 }
 
@@ -44,13 +41,8 @@ pub enum Status {
 
 impl Status {
     /// All statuses.
-    pub const ALL: [Status; 5] = [
-        Status::Pending,
-        Status::InProgress,
-        Status::Unknown,
-        Status::Succeeded,
-        Status::FailedFinal,
-    ];
+    pub const ALL: [Status; 5] =
+        [Status::Pending, Status::InProgress, Status::Unknown, Status::Succeeded, Status::FailedFinal];
 
     /// The text in the database and in JSON output.
     #[must_use]
@@ -191,10 +183,7 @@ impl Operation {
     /// What storage compares before it writes this record's successor.
     #[must_use]
     pub fn revision(&self) -> Revision {
-        Revision {
-            version: self.state.version,
-            conflict_count: self.state.conflict_count,
-        }
+        Revision { version: self.state.version, conflict_count: self.state.conflict_count }
     }
 
     /// True where a person must decide.

@@ -4,6 +4,11 @@ use super::{Command, Decision, Operation, Policy, Timestamp};
 
 /// Decides one command.
 #[must_use]
-pub fn transition(_current: Option<&Operation>, _command: &Command, _policy: &Policy, _now: Timestamp) -> Decision {
+pub fn transition(
+    _current: Option<&Operation>,
+    _command: &Command,
+    _policy: &Policy,
+    _now: Timestamp,
+) -> Decision {
     unimplemented!()
 }
