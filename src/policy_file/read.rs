@@ -97,7 +97,9 @@ fn tool_policy<'a>(root: Option<&'a Node>, findings: &mut Findings) -> Option<&'
         Value::Map(members) => members,
         Value::Refused => return None,
         _ => {
-            findings.fault(root.at, "", format!("must be a mapping, not {}: {REMEDY}", describe(root)));
+            // Not quoted: a path that points at some other file may point at a secret.
+            let what = if matches!(root.value, Value::List(_)) { "a list" } else { "a text" };
+            findings.fault(root.at, "", format!("must be a mapping, not {what}: {REMEDY}"));
             return None;
         }
     };

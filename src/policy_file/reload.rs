@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::watch,
     time::{MissedTickBehavior, interval, sleep},
 };
@@ -154,15 +154,24 @@ impl Policies {
     /// Contents are compared every `interval` ([`INTERVAL`] in production), not times: a mounted
     /// `ConfigMap` changes by swapping a symbolic link, which may leave the time as it was.
     pub async fn watch(self, every: Duration, shutdown: impl Future<Output = ()>) {
-        let mut shutdown = pin!(shutdown);
         // Taken also without a file: unhandled, SIGHUP would end the process.
-        let mut hangup = match signal(SignalKind::hangup()) {
+        let hangup = match signal(SignalKind::hangup()) {
             Ok(hangup) => Some(hangup),
             Err(error) => {
                 warn!(%error, "SIGHUP cannot be listened to; the policy file is still watched");
                 None
             }
         };
+        self.watch_with(every, hangup, shutdown).await;
+    }
+
+    async fn watch_with(
+        self,
+        every: Duration,
+        mut hangup: Option<Signal>,
+        shutdown: impl Future<Output = ()>,
+    ) {
+        let mut shutdown = pin!(shutdown);
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

@@ -37,6 +37,14 @@ fn one_line(line: &str) -> String {
     format!("tool_policy:\n  a:\n    {line}\n")
 }
 
+/// Each row: the line of an entry, and its one fault.
+fn assert_one_fault_each(table: &[(&str, &str, &str)]) {
+    for (line, begin, part) in table {
+        let text = one_line(line);
+        assert_findings(&text, &faults(&text), &[(begin, part)]);
+    }
+}
+
 #[test]
 fn the_seed_loads_as_it_stands() {
     let (set, warnings) = good(SEED);
@@ -215,6 +223,13 @@ fn faults_of_values() {
         ("unknown_after_seconds: .inf", "3:28: ", "finite"),
         ("unknown_after_seconds: 1-2", "3:28: ", "must be a number of seconds"),
         ("provider: {absence_settle_seconds: -0.5}", "3:40: ", "must be 0 to"),
+    ];
+    assert_one_fault_each(&table);
+}
+
+#[test]
+fn faults_of_values_in_sections() {
+    let table = [
         ("provider: {idempotency_key_ttl_seconds: never}", "3:45: ", "or `none`"),
         ("provider: {idempotency_key_ttl_seconds: 24h}", "3:45: ", "write 86400"),
         ("provider: {idempotency_key_ttl_seconds: 0}", "3:45: ", "must be 0.1"),
@@ -240,10 +255,7 @@ fn faults_of_values() {
         ("retention: {key_days: 0}", "3:27: ", "from 1 to 3650"),
         ("retention: {result_days: 2w}", "3:30: ", "write 14"),
     ];
-    for (line, begin, part) in table {
-        let text = one_line(line);
-        assert_findings(&text, &faults(&text), &[(begin, part)]);
-    }
+    assert_one_fault_each(&table);
 }
 
 #[test]
@@ -276,10 +288,7 @@ fn faults_of_keys() {
         ),
         ("max_attempts: 1\n    \"max_attempts\": 2", "4:5: ", "is given twice"),
     ];
-    for (line, begin, part) in table {
-        let text = one_line(line);
-        assert_findings(&text, &faults(&text), &[(begin, part)]);
-    }
+    assert_one_fault_each(&table);
 }
 
 #[test]
@@ -289,7 +298,7 @@ fn faults_of_the_whole_file() {
         ("# nothing\n", "1:1: is empty", ""),
         ("{}", "1:1: is empty", ""),
         ("- a", "1:1: must be a mapping, not a list", ""),
-        ("tool_policy", "1:1: must be a mapping", "begins with `tool_policy:`"),
+        ("tool_policy", "1:1: must be a mapping, not a text: ", "begins with `tool_policy:`"),
         ("tool_policy:", "1:1: tool_policy: must be a mapping", "not nothing"),
         ("tool_policy: []", "1:14: tool_policy: must be a mapping", ""),
         ("tool_policy:\n  a:\n", "2:3: tool_policy.a: must be a mapping", "`a: {}`"),
@@ -368,10 +377,7 @@ fn values_that_do_not_fit_together() {
         ("reconcile: {max_interval_seconds: 4}", "3:17: ", "`reconcile.initial_delay_seconds` is 5"),
         ("retention: {key_days: 4, result_days: 5}", "3:17: ", "is 4, but `retention.result_days` is 5"),
     ];
-    for (line, begin, part) in table {
-        let text = one_line(line);
-        assert_findings(&text, &faults(&text), &[(begin, part)]);
-    }
+    assert_one_fault_each(&table);
     // A key without an end to its results: these go with the key.
     good(&one_line("retention: {key_days: 4, result_days: forever}"));
     // What default states is named; what default alone has wrong is said once.

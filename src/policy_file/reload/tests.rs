@@ -42,11 +42,11 @@ fn loaded(text: &str) -> (TempDir, PathBuf, Policies) {
     (folder, path, policies)
 }
 
-/// The watching task, and what ends it.
+/// The watching task, and what ends it. Deaf to SIGHUP, which goes to every test of the process.
 fn watching(policies: &Policies, every: Duration) -> (JoinHandle<()>, oneshot::Sender<()>) {
     let (end, ended) = oneshot::channel::<()>();
     let shutdown = async move { drop(ended.await) };
-    (tokio::spawn(policies.clone().watch(every, shutdown)), end)
+    (tokio::spawn(policies.clone().watch_with(every, None, shutdown)), end)
 }
 
 async fn until(policies: &Policies, wanted: impl FnMut(&Reloads) -> bool) -> Reloads {
@@ -162,7 +162,8 @@ async fn sighup_reads_at_once() {
     let (_folder, path, policies) = loaded(&attempts(1));
     // Held here too, so that the signal can never end the test run.
     let _held = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).expect("a handler");
-    let (_task, _end) = watching(&policies, HARDLY_EVER);
+    let (end, ended) = oneshot::channel::<()>();
+    let task = tokio::spawn(policies.clone().watch(HARDLY_EVER, async move { drop(ended.await) }));
     // On this single thread the task now runs until it waits, so it listens.
     tokio::task::yield_now().await;
     fs::write(&path, attempts(7)).expect("write");
@@ -170,6 +171,8 @@ async fn sighup_reads_at_once() {
     assert!(sent.success());
     until(&policies, |reloads| reloads.ok > 0).await;
     assert_eq!(in_force(&policies), 7);
+    drop(end);
+    timeout(BOUND, task).await.expect("it ends at shutdown").expect("it did not panic");
 }
 
 #[test]
