@@ -4,12 +4,11 @@ use crate::script::OnStore;
 use opledger::{
     engine::{Engine, Settings},
     ledger::{DueKind, Key, Operation, Timestamp},
-    policy_file::Policies,
+    policy_file::{self, Policies},
     store::{BoxFuture, DecidedAt, Error, ListQuery, Snapshot, Store, StoredEvent, Swapped, Write},
     telemetry::Metrics,
 };
 use std::{
-    io::Write as _,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -84,17 +83,15 @@ impl Store for ShiftedClock {
     }
 }
 
-/// Policies from a text.
-pub fn policies(text: &str) -> Policies {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(text.as_bytes()).unwrap();
-    Policies::load(Some(file.path().to_owned())).expect("policies")
-}
-
 /// An engine on this store. It does not sweep: only commands notice what the time has brought about.
 pub fn engine(store: Arc<dyn Store>, policy_text: &str) -> Engine {
     let settings = Settings { sweep_interval: Duration::from_secs(3600), ..Settings::default() };
-    Engine::start(store, policies(policy_text), settings, Metrics::new())
+    Engine::start(
+        store,
+        Policies::of(policy_file::parse(policy_text).expect("policies").0),
+        settings,
+        Metrics::new(),
+    )
 }
 
 /// Something that plays scripts on this store.
