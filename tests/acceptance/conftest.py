@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from pathlib import Path
 from typing import Callable, Iterator
 
@@ -186,13 +185,3 @@ def key(request: pytest.FixtureRequest) -> str:
     """An operation key that no other test has."""
     name = request.node.originalname.removeprefix("test_")[:80]
     return f"{name}:{new_id()}"
-
-
-@pytest.fixture(autouse=True)
-def _quick(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Says which tests take long."""
-    begun = time.monotonic()
-    yield
-    took = time.monotonic() - begun
-    if took > 20:
-        print(f"{request.node.nodeid} took {took:.1f} s")

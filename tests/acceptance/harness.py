@@ -202,7 +202,7 @@ def assert_no_duplicates(store: Store) -> None:
 
 
 class Server:
-    """One `opledger serve`. Ports are chosen once, so that a restarted server is found again."""
+    """One `opledger serve`. Start it from the main thread. Ports are chosen once, so that a restarted server is found again."""
 
     started: list["Server"] = []  # all that live now, for the logs of a failed test
 
@@ -218,7 +218,9 @@ class Server:
         self._clients: list[Ledger] = []
 
     def command(self) -> list[str]:
+        # The kernel ends it should this process die first: nothing is left behind.
         return [
+            "setpriv", "--pdeathsig", "KILL",
             str(BINARY), "serve",
             "--database-url", self.store.url,
             "--listen", self.address,
