@@ -142,7 +142,7 @@ class Shared:
         if kind not in self._servers:
             where = self._folder / f"shared-{kind}"
             where.mkdir()
-            self._servers[kind] = Server(self._stores.new(kind), where, env={"RUST_LOG": "debug"}).start()
+            self._servers[kind] = Server(self._stores.new(kind), where, env={"OPLEDGER_LOG_LEVEL": "debug"}).start()
         server = self._servers[kind]
         assert server.alive(), f"the shared server died\n{server.log_tail()}"
         return server

@@ -341,3 +341,8 @@ def opledger(*args: str, input: str | bytes | None = None, timeout: float = 30, 
 def grpcurl() -> str | None:
     local = REPO / "target/tools/grpcurl"
     return os.environ.get("OPLEDGER_TEST_GRPCURL") or (str(local) if local.exists() else shutil.which("grpcurl"))
+
+
+def cli(server: Server, *args: str):
+    """A command of the binary that talks to this server."""
+    return opledger(*args, "--server", f"http://{server.address}")

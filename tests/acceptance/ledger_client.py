@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Iterator
 
 import stubs  # noqa: F401  (puts the generated code on the path)
@@ -14,10 +17,19 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
-from opledger.v1 import ledger_pb2 as pb
 from opledger.v1 import ledger_pb2_grpc
 
 SERVICE = "opledger.v1.Ledger"
+
+# All messages and enums of the package, whichever file they are in.
+pb = SimpleNamespace(
+    **{
+        name: value
+        for path in sorted(Path(stubs.FOLDER, "opledger", "v1").glob("*_pb2.py"))
+        for name, value in vars(importlib.import_module(f"opledger.v1.{path.stem}")).items()
+        if not name.startswith("_")
+    }
+)
 
 PENDING = pb.OPERATION_STATUS_PENDING
 IN_PROGRESS = pb.OPERATION_STATUS_IN_PROGRESS

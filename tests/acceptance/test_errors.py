@@ -101,6 +101,7 @@ def test_an_unknown_key(ledger, key, call):
     with refused("NOT_FOUND", "OPERATION_NOT_FOUND") as refusal:
         call(ledger, key)
     assert refusal.resource and key in refusal.resource[1]
+    assert refusal.metadata == {"namespace": "default", "operationKey": key}
 
 
 def test_an_unknown_operation_id(ledger):
@@ -126,8 +127,8 @@ def test_the_same_key_for_another_request(ledger, key):
     ledger.register(key, {"amount": 100, "to": {"iban": "DE1"}}, store_payload=True)
     with refused("ALREADY_EXISTS", "REQUEST_HASH_MISMATCH") as refusal:
         ledger.register(key, {"amount": 731731, "to": {"iban": "XX998877"}})
-    names = " ".join(refusal.metadata.values())
-    assert "/amount" in names and "/to/iban" in names, "the differing members are named"
+    assert set(refusal.metadata["differingPointers"].split()) == {"/amount", "/to/iban"}
+    assert refusal.metadata["operationKey"] == key and refusal.resource
     assert b"731731" not in refusal.raw and b"XX998877" not in refusal.raw and b"DE1" not in refusal.raw
     assert ledger.operation(key).version == 1, "nothing changed"
     assert event_names(ledger.events(key)) == ["registered", "conflict_refused"]
@@ -182,6 +183,7 @@ def test_a_token_that_is_not_current(ledger, key):
             with refused("FAILED_PRECONDITION", "LEASE_LOST") as refusal:
                 call()
             assert refusal.preconditions
+            assert refusal.metadata["status"] == "in_progress" and refusal.metadata["nextStep"] == "WAIT"
     assert ledger.operation(key).status == IN_PROGRESS
     assert ledger.operation(key).version == 2
 
@@ -210,6 +212,23 @@ def test_a_contradicting_outcome(ledger, key):
     assert operation.review_required
     assert ledger.succeed(key, token, "pay_1").replayed
     assert ledger.succeed(key, token).replayed, "a report without an id contradicts nothing"
+
+
+def test_an_id_that_the_recorded_success_lacks_contradicts_it(ledger, key):
+    token = held(ledger, key)
+    ledger.succeed(key, token)
+    with refused("FAILED_PRECONDITION", "OUTCOME_CONFLICT"):
+        ledger.succeed(key, token, "pay_1")
+    assert not ledger.operation(key).HasField("external_id"), "nothing is filled in afterwards"
+
+
+def test_a_final_failure_with_another_code(ledger, key):
+    token = held(ledger, key)
+    ledger.fail(key, token, "card_declined")
+    assert ledger.fail(key, token, "card_declined").replayed
+    with refused("FAILED_PRECONDITION", "ALREADY_TERMINAL"):
+        ledger.fail(key, token, "no_funds")
+    assert ledger.operation(key).error_code == "card_declined"
 
 
 def test_a_success_after_a_final_failure(ledger, key):
@@ -246,8 +265,9 @@ def test_a_command_on_a_finished_operation(ledger, key):
 def test_a_version_that_does_not_match(ledger, key):
     ledger.mark_unknown(key, held(ledger, key))
     version = ledger.operation(key).version
-    with refused("ABORTED", "VERSION_MISMATCH"):
+    with refused("ABORTED", "VERSION_MISMATCH") as refusal:
         ledger.reconcile(key, succeeded=success("pay_1"), if_version=version - 1)
+    assert refusal.metadata["currentVersion"] == str(version)
     assert ledger.operation(key).version == version
     answer = ledger.reconcile(key, succeeded=success("pay_1"), if_version=version)
     assert answer.applied and answer.operation.version == version + 1

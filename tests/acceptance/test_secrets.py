@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import grpc
 from harness import wait_until
-from ledger_client import Ledger, failure, options, pb, success
+from ledger_client import Ledger, failure, new_id, options, pb, success
 from google.protobuf.json_format import MessageToJson
 
 MARK = "Zk7planted"  # begins every planted text
 
 
 def test_nothing_secret_is_repeated(store, start, key):
-    server = start(store, env={"RUST_LOG": "debug"})
+    server = start(store, env={"OPLEDGER_LOG_LEVEL": "debug"})
     ledger = server.client()
     said: list[str] = []
 
@@ -22,8 +22,9 @@ def test_nothing_secret_is_repeated(store, start, key):
             said.append(f"{error.code()} {error.details()} {error.trailing_metadata()}")
 
     payload = {"card": f"{MARK}-payload", "amount": 1}
-    lease = ledger.register(key, payload, store_payload=True, claim=options(lease=60)).lease
-    secrets = [MARK, lease.token, lease.token.split(".", 1)[1]]
+    claim_id = new_id()  # stands for the lease
+    lease = ledger.register(key, payload, store_payload=True, claim=options(claim_id, lease=60)).lease
+    secrets = [MARK, lease.token, lease.token.split(".", 1)[1], claim_id, claim_id.replace("-", "")]
 
     attempt(lambda: ledger.register(key, {"card": f"{MARK}-other", "amount": 1}))
     attempt(lambda: ledger.register(f"{key}/2", f'{{"card":"{MARK}-broken"'))
@@ -67,7 +68,7 @@ def test_nothing_secret_is_repeated(store, start, key):
 def test_nothing_secret_is_logged_when_the_store_fails(own_cluster, start, key):
     from harness import PostgresStore
 
-    server = start(PostgresStore(own_cluster.url), env={"RUST_LOG": "debug"})
+    server = start(PostgresStore(own_cluster.url), env={"OPLEDGER_LOG_LEVEL": "debug"})
     ledger: Ledger = server.client()
     lease = ledger.register(key, {"card": f"{MARK}-payload"}, store_payload=True, claim=options(lease=60)).lease
     own_cluster.stop("immediate")
