@@ -11,7 +11,7 @@ from typing import Callable, Iterator
 import pytest
 
 import stubs
-from harness import BINARY, PostgresStore, Server, SqliteStore, Store
+from harness import BINARY, PostgresStore, Server, SqliteStore, Store, cannot
 from ledger_client import Ledger, new_id
 from pgcluster import Cluster, bin_dir
 
@@ -32,13 +32,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
     if report.failed:
         for server in Server.started:
             report.sections.append(("server log", server.log_tail()))
-
-
-def cannot(why: str) -> None:
-    """Skips, but never in CI: what cannot run there is a failure."""
-    if os.environ.get("CI"):
-        pytest.fail(why)
-    pytest.skip(why)
 
 
 @pytest.fixture(scope="session")
@@ -142,9 +135,11 @@ class Shared:
         if kind not in self._servers:
             where = self._folder / f"shared-{kind}"
             where.mkdir()
-            self._servers[kind] = Server(self._stores.new(kind), where, env={"OPLEDGER_LOG_LEVEL": "debug"}).start()
+            server = Server(self._stores.new(kind), where, env={"OPLEDGER_LOG_LEVEL": "debug"})
+            self._servers[kind] = server  # also where it does not start: that is said once, and at once
+            server.start()
         server = self._servers[kind]
-        assert server.alive(), f"the shared server died\n{server.log_tail()}"
+        assert server.alive(), f"the shared server is dead\n{server.log_tail()}"
         return server
 
     def close(self) -> None:

@@ -71,9 +71,9 @@ class LossyProxy:
                 body = _exactly(server, length) if length else b""
                 if kind in (DATA, HEADERS) and self._armed.is_set():
                     self._armed.clear()
+                    self.lost.set()
                     _reset(client)
                     _reset(server)
-                    self.lost.set()
                     return
                 client.sendall(header + body)
         except OSError:

@@ -163,7 +163,7 @@ def refused_start(server: Server) -> str:
 
 @pytest.mark.parametrize("flag", ["--listen", "--admin-listen"])
 @pytest.mark.parametrize("address", ["0.0.0.0", "[::]"])
-def test_it_binds_to_loopback_only_unless_told(shared_server, flag, address):
+def test_it_binds_to_loopback_only_unless_told(flag, address):
     other = "--admin-listen" if flag == "--listen" else "--listen"
     done = opledger(
         "serve", "--database-url", "sqlite::memory:", flag, f"{address}:{free_port()}", other,
@@ -174,9 +174,9 @@ def test_it_binds_to_loopback_only_unless_told(shared_server, flag, address):
     assert "--insecure" in text and flag in text
 
 
-def test_a_port_that_is_taken_is_said(shared_server, store, start):
-    server = start(store, wait=False, port=shared_server.port)
-    assert str(shared_server.port) in refused_start(server)
+def test_a_port_that_is_taken_is_said(shared, store, start):
+    taken = shared[store.kind].port
+    assert str(taken) in refused_start(start(store, wait=False, port=taken))
 
 
 def test_a_database_that_cannot_be_reached_is_said(tmp_path):

@@ -7,8 +7,7 @@ import subprocess
 
 import grpc
 import pytest
-from conftest import cannot
-from harness import grpcurl
+from harness import cannot, grpcurl
 from ledger_client import new_id
 
 METHODS = {
