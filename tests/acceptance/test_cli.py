@@ -54,9 +54,12 @@ def test_get_of_an_unknown_key(shared_server, key):
 def test_list(ledger, shared_server, key):
     team = new_id()
     ledger.register(key, labels={"team": team})
-    done = cli(shared_server, "list", "--json")
+    only = f"team={team}"
+    done = cli(shared_server, "list", "--label", only, "--json")
     assert done.returncode == 0 and key in done.stdout.decode()
-    assert b"OPERATION" in cli(shared_server, "list").stdout.upper()
+    text = cli(shared_server, "list", "--label", only).stdout.decode()
+    assert key in text and "pending" in text.lower()
+    assert key not in cli(shared_server, "list", "--label", "team=no-such").stdout.decode()
 
 
 def test_history(ledger, shared_server, key):

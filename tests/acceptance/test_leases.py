@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import count
 
 import grpc
 import pytest
@@ -130,9 +131,13 @@ def test_a_sure_lookup_may_release_after_the_settle_window(ledger, key):
     ledger.mark_unknown(key, lease.token)
     early = ledger.reconcile(key, absent=pb.Absent())
     assert not early.applied and early.operation.status == UNKNOWN, "the request may still be under way"
+    asked = count(1)
     released = wait_until(
-        lambda: got if (got := ledger.reconcile(key, absent=pb.Absent())).applied else None, "the settle window"
-    )
+        lambda: got
+        if (got := ledger.reconcile(key, f"lookup {next(asked)}", absent=pb.Absent())).applied else None,
+        "the settle window",
+        every=0.1,
+    )  # fmt: skip
     assert released.operation.status == PENDING and released.next_step == CLAIM
     again = ledger.claim(key, lease=60)
     assert again.granted and again.lease.attempt == 2

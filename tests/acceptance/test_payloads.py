@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 
 import pytest
 from harness import opledger
@@ -143,7 +142,7 @@ def test_the_payload_is_kept_only_where_that_was_asked(ledger, key):
     assert not ledger.register(key, text).operation.HasField("payload_json")
     assert not ledger.operation(key).HasField("payload_json")
     ledger.register(f"{key}/2", text, store_payload=True)
-    assert json.loads(ledger.operation(f"{key}/2").payload_json) == {"b": 1.5, "a": "é"}
+    assert ledger.operation(f"{key}/2").payload_json == text, "byte for byte"
 
 
 def outcome(call) -> tuple:
