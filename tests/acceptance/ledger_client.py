@@ -96,7 +96,11 @@ class Ledger:
 
     def __init__(self, address: str, namespace: str = "", timeout: float = 10.0):
         self.address, self.namespace, self.timeout = address, namespace, timeout
-        self.channel = grpc.insecure_channel(address, options=_OPTIONS)
+        self.connect()
+
+    def connect(self) -> None:
+        """A fresh connection. (gRPC may put the next call on a connection that is just being lost.)"""
+        self.channel = grpc.insecure_channel(self.address, options=_OPTIONS)
         self.stub = ledger_pb2_grpc.LedgerStub(self.channel)
         self.health = health_pb2_grpc.HealthStub(self.channel)
 
