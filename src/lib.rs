@@ -1,5 +1,6 @@
 //! opledger: one authoritative journal of operations for AI agents.
 
+pub mod fingerprint;
 pub mod ledger;
 
 /// Generated protobuf types and the gRPC service traits.
