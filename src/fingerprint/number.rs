@@ -5,13 +5,13 @@ use super::{Rules, fault::Kind};
 /// 2^53 − 1: up to here every integer has a double of its own.
 const SAFE_MAX: f64 = 9_007_199_254_740_991.0;
 
-/// Integers of so many digits are safe whatever they are: 10^15 < 2^53.
-const SAFE_DIGITS: usize = 15;
+/// Every decimal of so many digits comes back from a double as it was (DBL_DIG).
+const EXACT_DIGITS: usize = 15;
 
 /// Writes the canonical text of a number that RFC 8259 allows.
 pub(super) fn write(out: &mut String, literal: &str, rules: Rules) -> Result<(), Kind> {
-    // The usual case: a short integer is its own canonical text.
-    if literal.len() <= SAFE_DIGITS && literal.bytes().all(|byte| byte.is_ascii_digit()) {
+    // The usual case, without a look at the double.
+    if is_plain(literal) && !(rules.reject_fractions && literal.contains('.')) {
         out.push_str(literal);
         return Ok(());
     }
@@ -38,6 +38,23 @@ pub(super) fn write(out: &mut String, literal: &str, rules: Rules) -> Result<(),
     }
     out.push_str(canonical);
     Ok(())
+}
+
+/// True for short numbers that are written as the canonical form writes them: no exponent, no zero that
+/// could be left out, not so small that it would have an exponent, and no -0.
+fn is_plain(literal: &str) -> bool {
+    let unsigned = literal.strip_prefix('-').unwrap_or(literal);
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    match unsigned.split_once('.') {
+        None => unsigned.len() <= EXACT_DIGITS && digits(unsigned) && literal != "-0",
+        Some((whole, fraction)) => {
+            whole.len() + fraction.len() <= EXACT_DIGITS
+                && digits(whole)
+                && digits(fraction)
+                && !fraction.ends_with('0')
+                && (whole != "0" || !fraction.starts_with('0'))
+        }
+    }
 }
 
 /// True where two number texts have the same decimal value, at any length.

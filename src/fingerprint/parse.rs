@@ -60,6 +60,10 @@ pub(super) fn parse(text: &str) -> Result<Node<'_>, Error> {
 /// It differs from the order of UTF-8 bytes only in that surrogate pairs (lead bytes 0xF0 to 0xF4) come
 /// before U+E000 to U+FFFF (lead bytes 0xEE and 0xEF).
 pub(super) fn utf16_order(a: &str, b: &str) -> Ordering {
+    // Then the first difference has an ASCII byte on one side, or one text is the other's beginning.
+    if a.is_ascii() || b.is_ascii() {
+        return a.cmp(b);
+    }
     let rank = |byte: u8| if matches!(byte, 0xEE | 0xEF) { byte + 0x10 } else { byte };
     a.bytes().map(rank).cmp(b.bytes().map(rank))
 }

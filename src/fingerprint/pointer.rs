@@ -130,8 +130,8 @@ pub fn redact(text: &str, pointers: &[impl AsRef<str>]) -> String {
         .filter_map(|pointer| find(&root, pointer.as_ref()))
         .map(|node| node.start..node.end)
         .collect();
-    // Where one place contains another, the outer one comes first.
-    blanks.sort_unstable_by_key(|blank| (blank.start, usize::MAX - blank.end));
+    // Where one place contains another, the outer one begins earlier, and the inner one is skipped below.
+    blanks.sort_unstable_by_key(|blank| blank.start);
 
     let mut out = String::with_capacity(text.len());
     let mut copied = 0;
