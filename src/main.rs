@@ -1,3 +1,9 @@
 //! The `opledger` program.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    #[cfg(feature = "failpoints")]
+    let _scenario = fail::FailScenario::setup();
+    opledger::cli::run()
+}

@@ -1,0 +1,193 @@
+//! Refusals and failures as gRPC status with `google.rpc` details.
+
+use super::validate::Faults;
+use crate::{
+    engine,
+    ledger::{Key, Operation, Refusal, Refused},
+    store,
+};
+use std::{collections::HashMap, time::Duration};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt};
+
+/// The domain of every ErrorInfo.
+pub const DOMAIN: &str = "opledger";
+/// Details travel in a header: many faults are cut to so many.
+const FAULTS_MAX: usize = 32;
+/// JSON pointers named in a conflict, at most; and characters of them all.
+const POINTERS_MAX: usize = 10;
+const POINTERS_CHARS_MAX: usize = 1024;
+
+/// All faulty fields of a request.
+pub(super) fn invalid(faults: Faults) -> Status {
+    let mut violations = faults.0;
+    let count = violations.len();
+    violations.truncate(FAULTS_MAX);
+    let list: Vec<String> = violations.iter().map(|v| format!("{} {}", v.field, v.description)).collect();
+    let more = if count > FAULTS_MAX { format!(" (and {} more)", count - FAULTS_MAX) } else { String::new() };
+    let mut message = format!("invalid request: {}{more}", list.join("; "));
+    if message.len() > 2048 {
+        let end = (0..=2048).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
+        message.truncate(end);
+        message.push('…');
+    }
+    let mut details = ErrorDetails::with_error_info("INVALID_FIELD", DOMAIN, HashMap::new());
+    details.set_bad_request(violations);
+    Status::with_error_details(Code::InvalidArgument, message, details)
+}
+
+/// No operation with this name (or id).
+pub(super) fn not_found(name: &str) -> Status {
+    let mut details = ErrorDetails::with_error_info("OPERATION_NOT_FOUND", DOMAIN, HashMap::new());
+    details.set_resource_info("operation", name, "", "register it first");
+    let message = "no such operation: register it first, or check the namespace and the key";
+    Status::with_error_details(Code::NotFound, message, details)
+}
+
+/// What the engine answered instead of a reply. `sent_payload` is the payload of a registration, for
+/// naming the places in which it differs from a stored one.
+pub(super) fn from_engine(error: engine::Error, key: &Key, sent_payload: Option<&str>) -> Status {
+    match error {
+        engine::Error::Refused(refused) => from_refusal(*refused, key, sent_payload),
+        engine::Error::Store(error) => from_store(&error),
+        engine::Error::Overloaded => overloaded("too many commands are waiting"),
+        engine::Error::Contended => {
+            let details = ErrorDetails::with_error_info("CONTENDED", DOMAIN, HashMap::new());
+            let message = "others changed the operation each time: nothing was done, call again";
+            Status::with_error_details(Code::Aborted, message, details)
+        }
+        engine::Error::Stopping => {
+            unavailable("STORE_UNAVAILABLE", "the service is going down: nothing was done, call again")
+        }
+    }
+}
+
+/// Too much at once; nothing was done.
+pub fn overloaded(what: &str) -> Status {
+    let mut details = ErrorDetails::with_error_info("OVERLOADED", DOMAIN, HashMap::new());
+    details.set_retry_info(Some(Duration::from_millis(250)));
+    let message = format!("overloaded: {what}; nothing was done, call again after a pause");
+    Status::with_error_details(Code::ResourceExhausted, message, details)
+}
+
+fn unavailable(reason: &str, message: &str) -> Status {
+    let mut details = ErrorDetails::with_error_info(reason, DOMAIN, HashMap::new());
+    details.set_retry_info(Some(Duration::from_millis(500)));
+    Status::with_error_details(Code::Unavailable, message, details)
+}
+
+pub(super) fn from_store(error: &store::Error) -> Status {
+    if error.is_poison() || error.is_corrupt() {
+        let details = ErrorDetails::with_error_info("STORE_REFUSED", DOMAIN, HashMap::new());
+        let message = "the store refused this operation's data; the server's log has the reason";
+        return Status::with_error_details(Code::Internal, message, details);
+    }
+    unavailable(
+        "STORE_UNAVAILABLE",
+        "the store cannot be reached, or its answer was lost: repeat the call as it was, that is always safe",
+    )
+}
+
+fn from_refusal(refused: Refused, key: &Key, sent_payload: Option<&str>) -> Status {
+    let name = format!("{}/{}", key.namespace, key.operation_key);
+    let operation = refused.operation.as_ref();
+    let metadata = metadata(key, operation, refused.next_step.map(|step| format!("{step:?}")));
+    match refused.refusal {
+        Refusal::NotFound => not_found(&name),
+        Refusal::RequestHashMismatch { action_type_differs } => {
+            mismatch(&name, metadata, action_type_differs, operation, sent_payload)
+        }
+        Refusal::LeaseLost => precondition(
+            "LEASE_LOST",
+            &name,
+            metadata,
+            "the lease token is not the current one: stop acting, and ask for the next step with Get",
+        ),
+        Refusal::OutcomeConflict => precondition(
+            "OUTCOME_CONFLICT",
+            &name,
+            metadata,
+            "the report contradicts the recorded outcome: it was kept, and a person must look",
+        ),
+        Refusal::AlreadyTerminal => precondition(
+            "ALREADY_TERMINAL",
+            &name,
+            metadata,
+            "the operation is finished, its outcome stands: read it with Get",
+        ),
+        Refusal::VersionMismatch => {
+            let details = ErrorDetails::with_error_info("VERSION_MISMATCH", DOMAIN, metadata);
+            let message = "the operation is no longer at if_version: read it again and decide anew";
+            Status::with_error_details(Code::Aborted, message, details)
+        }
+        Refusal::InvalidField { field, description } => {
+            invalid(Faults(vec![FieldViolation::new(field, description)]))
+        }
+    }
+}
+
+fn metadata(key: &Key, operation: Option<&Operation>, next_step: Option<String>) -> HashMap<String, String> {
+    let mut metadata = HashMap::new();
+    metadata.insert("namespace".to_owned(), key.namespace.to_string());
+    metadata.insert("operationKey".to_owned(), key.operation_key.to_string());
+    if let Some(operation) = operation {
+        metadata.insert("status".to_owned(), operation.state.status.to_string());
+        metadata.insert("currentVersion".to_owned(), operation.state.version.to_string());
+        metadata.insert("reviewRequired".to_owned(), operation.review_required().to_string());
+    }
+    if let Some(step) = next_step {
+        metadata.insert("nextStep".to_owned(), screaming(&step));
+    }
+    metadata
+}
+
+/// `UseResult` as `USE_RESULT`.
+fn screaming(name: &str) -> String {
+    let mut text = String::new();
+    for (at, c) in name.chars().enumerate() {
+        if c.is_uppercase() && at > 0 {
+            text.push('_');
+        }
+        text.push(c.to_ascii_uppercase());
+    }
+    text
+}
+
+fn precondition(reason: &str, name: &str, metadata: HashMap<String, String>, message: &str) -> Status {
+    let mut details = ErrorDetails::with_error_info(reason, DOMAIN, metadata);
+    details.set_precondition_failure(vec![PreconditionViolation::new(reason, name, message)]);
+    Status::with_error_details(Code::FailedPrecondition, message, details)
+}
+
+fn mismatch(
+    name: &str,
+    mut metadata: HashMap<String, String>,
+    action_type_differs: bool,
+    operation: Option<&Operation>,
+    sent_payload: Option<&str>,
+) -> Status {
+    let differs = if action_type_differs { "action_type" } else { "request" };
+    metadata.insert("differs".to_owned(), differs.to_owned());
+    let stored = operation.and_then(|operation| operation.identity.payload_json.as_deref());
+    if let (Some(stored), Some(sent)) = (stored, sent_payload) {
+        let mut pointers = String::new();
+        for pointer in crate::fingerprint::differing_pointers(stored, sent, POINTERS_MAX) {
+            if pointers.len() + pointer.len() >= POINTERS_CHARS_MAX {
+                break;
+            }
+            if !pointers.is_empty() {
+                pointers.push(' ');
+            }
+            pointers.push_str(if pointer.is_empty() { "(root)" } else { &pointer });
+        }
+        metadata.insert("differingPointers".to_owned(), pointers);
+    }
+    let mut details = ErrorDetails::with_error_info("REQUEST_HASH_MISMATCH", DOMAIN, metadata);
+    let description = "this key belongs to another request";
+    details.set_resource_info("operation", name, "", description);
+    let message = format!(
+        "this operation_key belongs to another request (its {differs} differs): nothing was changed; use a new \
+         key for a new intention, or send the same request again"
+    );
+    Status::with_error_details(Code::AlreadyExists, message, details)
+}

@@ -1,0 +1,164 @@
+//! Complete: the outcome is known. Also what Complete and Reconcile have in common.
+
+use super::{Answer, draft::Draft, expire};
+use crate::{
+    fingerprint,
+    ledger::{
+        EventKind, Outcome, Refusal, State, Status, command::Complete, event::Detail,
+        limits::CONFLICT_EVENTS_KEPT,
+    },
+};
+
+pub(super) fn complete(draft: &mut Draft, request: &Complete) -> Answer {
+    admit_result(draft, &request.outcome, "succeeded.result_json")?;
+    let Some(attempt) = draft.attempt_of(&request.token) else {
+        expire::notice(draft);
+        return Err(Refusal::LeaseLost);
+    };
+    let report = Report { attempt: Some(attempt), ..Report::default() };
+    if let Some(answer) = repeat_or_contradiction(draft, &request.outcome, report) {
+        return answer;
+    }
+    // A success is believed from every attempt ever granted: evidence of an effect is never lost. A
+    // failure only from the latest, and not once that was released or an older one asks.
+    let is_latest = attempt == draft.state().attempt_count && draft.state().status != Status::Pending;
+    if matches!(request.outcome, Outcome::Failed { .. }) && !is_latest {
+        expire::notice(draft);
+        return Err(Refusal::LeaseLost);
+    }
+    let detail = Detail { reported_attempt: Some(attempt), ..Detail::default() };
+    settle(draft, &request.outcome, detail);
+    Ok(draft.reply())
+}
+
+/// Refuses a result that the policy does not take.
+pub(super) fn admit_result(draft: &Draft, outcome: &Outcome, field: &'static str) -> Result<(), Refusal> {
+    let max = draft.policy.result_max_bytes;
+    match outcome {
+        Outcome::Succeeded { result_json: Some(text), .. } if text.len() > max => {
+            Err(Refusal::InvalidField {
+                field,
+                description: format!(
+                    "has {} bytes, the policy of this action type takes {max} (result.max_bytes): keep what a \
+                 replay needs",
+                    text.len()
+                ),
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A reported outcome, beside the outcome itself.
+#[derive(Default)]
+pub(super) struct Report {
+    /// The attempt whose token it carried.
+    pub attempt: Option<i32>,
+    /// See [`State::last_report`].
+    pub digest: Option<[u8; 16]>,
+    /// What is kept about it.
+    pub detail: Detail,
+}
+
+/// True where a finished operation has this outcome.
+pub(super) fn agrees(state: &State, outcome: &Outcome) -> bool {
+    match (state.status, outcome) {
+        // A report without an external id contradicts nothing, and fills nothing in.
+        (Status::Succeeded, Outcome::Succeeded { external_id, .. }) => {
+            external_id.is_none() || *external_id == state.external_id
+        }
+        (Status::FailedFinal, Outcome::Failed { .. }) => true,
+        _ => false,
+    }
+}
+
+/// The answer to an outcome that is reported for a finished operation; none where it is not finished.
+pub(super) fn repeat_or_contradiction(
+    draft: &mut Draft,
+    outcome: &Outcome,
+    report: Report,
+) -> Option<Answer> {
+    let state = draft.state();
+    if !state.status.is_terminal() {
+        return None;
+    }
+    if !agrees(state, outcome) {
+        note_contradiction(draft, outcome, report);
+        return Some(Err(Refusal::OutcomeConflict));
+    }
+    // A provider names a failure in its own words; an executor repeats its own.
+    if let Outcome::Failed { error_code, .. } = outcome
+        && report.attempt.is_some()
+        && state.error_code.as_ref() != Some(error_code)
+    {
+        return Some(Err(Refusal::AlreadyTerminal));
+    }
+    let mut reply = draft.reply();
+    reply.replayed = true;
+    reply.applied = true;
+    Some(Ok(reply))
+}
+
+/// Keeps a contradicting report as an event and calls a person. The first hundred of an operation; after
+/// that only what raises the flag again.
+fn note_contradiction(draft: &mut Draft, outcome: &Outcome, report: Report) {
+    let state = draft.state();
+    if state.outcome_conflict_count >= CONFLICT_EVENTS_KEPT && state.review_reason.is_some() {
+        return;
+    }
+    let now = draft.now;
+    let mut detail = Detail { reported_attempt: report.attempt, ..report.detail };
+    match outcome {
+        Outcome::Succeeded { external_id, .. } => {
+            detail.reported = Some("succeeded".into());
+            detail.reported_external_id.clone_from(external_id);
+        }
+        Outcome::Failed { error_code, .. } => {
+            detail.reported = Some("failed".into());
+            detail.reported_error_code = Some(error_code.clone());
+        }
+    }
+    draft.accept(EventKind::OutcomeConflict, detail, |state| {
+        state.outcome_conflict_count = state.outcome_conflict_count.saturating_add(1);
+        // So that the same decision again is told the same, and does not acknowledge its own contradiction.
+        state.last_report = report.digest;
+        expire::require_review(state, "outcome_conflict", now);
+    });
+}
+
+/// The outcome is known: final.
+pub(super) fn settle(draft: &mut Draft, outcome: &Outcome, detail: Detail) {
+    let now = draft.now;
+    let redact = &draft.policy.result_redact;
+    match outcome.clone() {
+        Outcome::Succeeded { external_id, result_json } => {
+            let result_json = result_json.map(|text| fingerprint::redact(&text, redact));
+            draft.accept(EventKind::Succeeded, detail, |state| {
+                finish(state, Status::Succeeded);
+                state.external_id = external_id.or(state.external_id.take());
+                state.result_json = result_json;
+                state.error_code = None;
+                state.error_message = None;
+                state.completed_at = Some(now);
+            });
+        }
+        Outcome::Failed { error_code, error_message } => {
+            draft.accept(EventKind::FailedFinal, detail, |state| {
+                finish(state, Status::FailedFinal);
+                state.error_code = Some(error_code);
+                state.error_message = error_message;
+                state.completed_at = Some(now);
+            });
+        }
+    }
+}
+
+fn finish(state: &mut State, status: Status) {
+    state.status = status;
+    state.lease = None;
+    state.unknown_since = None;
+    state.next_check_at = None;
+    state.escalate_at = None;
+    state.review_reason = None;
+    state.review_since = None;
+}

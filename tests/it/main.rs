@@ -1,0 +1,5 @@
+mod harness;
+mod properties;
+mod random;
+mod script;
+mod state_table;
