@@ -15,6 +15,7 @@ pub mod admin;
 pub mod cli;
 pub mod config;
 pub mod engine;
+pub mod failpoint;
 pub mod fingerprint;
 pub mod grpc;
 pub mod health;

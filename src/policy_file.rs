@@ -3,6 +3,7 @@
 //! [`parse`] names all faults at once; [`reload`] keeps the last good file in force.
 
 pub mod reload;
+
 pub use reload::Policies;
 
 mod check;
@@ -15,18 +16,14 @@ mod value;
 mod yaml;
 
 use crate::ledger::policy::Policy;
-use std::{
-    collections::BTreeMap,
-    fmt,
-    io::Read as _,
-    path::Path,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt, io::Read as _, path::Path, sync::Arc};
 
 /// A larger file is refused unread.
 pub const FILE_BYTES_MAX: usize = 1024 * 1024;
 /// The most that `payload.max_bytes` and `result.max_bytes` may say.
 pub const CONTENT_BYTES_MAX: usize = value::BYTES_MAX;
+/// No more faults than these are named: a text with more is no policy, and must not fill the log.
+pub const FAULTS_MAX: usize = 1000;
 /// The entry from which the others inherit.
 pub const DEFAULT_ENTRY: &str = "default";
 
@@ -235,4 +232,3 @@ fn printable(text: &str) -> String {
     let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(escape).collect()
 }
-

@@ -5,11 +5,15 @@ use std::{collections::BTreeMap, future::Future, pin::Pin, time::Duration};
 use uuid::Uuid;
 
 pub mod error;
+pub mod migrate;
+pub mod open;
 pub mod postgres;
-pub mod row;
+mod row;
 pub mod sqlite;
 
 pub use error::Error;
+pub use migrate::{check_schema, migrate};
+pub use open::{Backend, Settings, open, redacted};
 
 /// A boxed future, so that a store can be a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -127,66 +131,3 @@ pub trait Store: Send + Sync + 'static {
     /// Succeeds where the store answers and its schema is this binary's.
     fn check(&self) -> BoxFuture<'_, Result<(), Error>>;
 }
-
-// STUB from here: a colleague's file has the real ones.
-#[allow(missing_docs)]
-mod stub {
-    use super::{BoxFuture, Duration};
-    use super::{
-        DecidedAt, DueKind, Error, Key, ListQuery, Operation, Snapshot, Store, StoredEvent, Swapped, Uuid,
-        Write,
-    };
-    pub struct Settings {
-        pub connections: u32,
-        pub more: (),
-    }
-    impl Default for Settings {
-        fn default() -> Self {
-            Self { connections: 2, more: () }
-        }
-    }
-    pub fn redacted(url: &str) -> String {
-        match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
-            Some((scheme, host)) => format!("{scheme}://***@{host}"),
-            None => url.to_owned(),
-        }
-    }
-    pub async fn open(_: &str, _: &Settings) -> Result<std::sync::Arc<dyn Store>, Error> {
-        _ = Duration::ZERO;
-        Ok(std::sync::Arc::new(Nothing))
-    }
-    struct Nothing;
-    fn no<'a, T: Send + 'a>() -> BoxFuture<'a, Result<T, Error>> {
-        Box::pin(async { Err(Error("stub".into())) })
-    }
-    impl Store for Nothing {
-        fn load<'a>(&'a self, _: &'a [Key]) -> BoxFuture<'a, Result<Snapshot, Error>> {
-            no()
-        }
-        fn swap<'a>(&'a self, _: DecidedAt, _: &'a [Write]) -> BoxFuture<'a, Result<Swapped, Error>> {
-            no()
-        }
-        fn due(&self, _: DueKind, _: u32) -> BoxFuture<'_, Result<Vec<Key>, Error>> {
-            no()
-        }
-        fn find<'a>(&'a self, _: &'a str, _: Uuid) -> BoxFuture<'a, Result<Option<Key>, Error>> {
-            no()
-        }
-        fn list<'a>(&'a self, _: &'a ListQuery) -> BoxFuture<'a, Result<Vec<Operation>, Error>> {
-            no()
-        }
-        fn events<'a>(
-            &'a self,
-            _: &'a Key,
-            _: i64,
-            _: u32,
-        ) -> BoxFuture<'a, Result<Option<Vec<StoredEvent>>, Error>> {
-            no()
-        }
-        fn check(&self) -> BoxFuture<'_, Result<(), Error>> {
-            Box::pin(async { Ok(()) })
-        }
-    }
-}
-pub mod migrate;
-pub use stub::{Settings, open, redacted};

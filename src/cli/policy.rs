@@ -78,8 +78,8 @@ pub fn run(args: PolicyArgs) -> ExitCode {
         }
     };
     // A reader that has gone (`| head`) is not a fault; colours are dropped where nobody sees them.
-    let _ = anstream::stdout().write_all(output.out.as_bytes());
     let _ = anstream::stderr().write_all(output.err.as_bytes());
+    let _ = anstream::stdout().write_all(output.out.as_bytes());
     ExitCode::from(output.code)
 }
 
@@ -132,7 +132,8 @@ fn check(file: &Path, content: &[u8], json: bool) -> Output {
 
 fn check_json(file: &Path, entries: usize, faults: &[Fault], warnings: &[Warning]) -> String {
     let list = |findings: &[Finding]| -> Vec<Json> {
-        let one = |f: &Finding| json!({"line": f.line, "column": f.column, "path": f.path, "message": f.message});
+        let one =
+            |f: &Finding| json!({"line": f.line, "column": f.column, "path": f.path, "message": f.message});
         findings.iter().map(one).collect()
     };
     let ok = faults.is_empty();
@@ -252,9 +253,12 @@ fn show_plain(settings: &[Setting]) -> String {
 
 fn show_table(settings: &[Setting]) -> String {
     let mut table = Table::new();
+    // Some terminals say that they have no width: a long line is better than one letter a line.
+    let narrow = table.width().is_none_or(|width| width < 60);
+    let arrangement = if narrow { ContentArrangement::Disabled } else { ContentArrangement::Dynamic };
     table
         .load_style(UTF8_FULL_CONDENSED)
-        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_content_arrangement(arrangement)
         .set_header(["key", "value", "from"])
         .add_rows(settings.iter().map(row));
     format!("{table}\n")

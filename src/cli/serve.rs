@@ -11,7 +11,7 @@ use crate::{
     engine::{self, Engine},
     grpc::{self, LedgerService},
     health::{self, Health, Readiness},
-    policy_file::Policies,
+    policy_file::{self, Policies},
     shutdown::{self, Shutdown},
     store::{self, Store},
     telemetry::{self, Metrics},
@@ -83,13 +83,14 @@ async fn serve(config: &Config) -> Result<(), String> {
     let health = Health::new();
     health.set(Readiness::Ready);
     let settings = engine::Settings {
-        max_in_flight: config.max_in_flight,
+        shards: shards(config),
+        queue_max: config.max_in_flight,
         sweep_interval: config.sweep_interval,
         ..engine::Settings::default()
     };
     let engine = Engine::start(parts.store.clone(), parts.policies.clone(), settings, metrics.clone());
     tokio::spawn(health::monitor(parts.store, health.clone(), shutdown.clone()));
-    tokio::spawn(parts.policies.watch(shutdown.clone().wait()));
+    tokio::spawn(parts.policies.watch(policy_file::reload::INTERVAL, shutdown.clone().wait()));
     if let Some(listener) = parts.admin {
         let served = admin::serve(listener, health.clone(), metrics.clone());
         tokio::spawn(async {
@@ -105,6 +106,15 @@ async fn serve(config: &Config) -> Result<(), String> {
     }
     tracing::info!("stopped");
     served
+}
+
+/// One batch loop for each connection that writes.
+fn shards(config: &Config) -> usize {
+    match store::Backend::of(config.database_url.expose()) {
+        Ok(store::Backend::Postgres) => config.store_connections as usize,
+        // SQLite has one writer: more loops would only wait for each other.
+        _ => 1,
+    }
 }
 
 async fn serve_grpc(

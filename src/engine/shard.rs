@@ -165,7 +165,7 @@ impl Shard {
         match self.parts.store.swap(decided, &writes).await {
             Ok(swapped) => self.settle(groups, writes, &swapped, again),
             // A value that the database refuses must not fail its neighbours.
-            Err(error) if error.is_poison() && writes.len() > 1 => {
+            Err(error) if matches!(error, store::Error::Data { .. }) && writes.len() > 1 => {
                 for (mut group, write) in groups.into_iter().zip(writes) {
                     if let Some(fold) = &mut group.fold {
                         fold.write = Some(write);
@@ -251,7 +251,12 @@ impl Shard {
 
 /// The label under which an error is counted.
 fn failure_of(error: &store::Error) -> StoreFailure {
-    if error.is_indeterminate() { StoreFailure::Indeterminate } else { StoreFailure::Determinate }
+    match error {
+        store::Error::Unavailable { .. } | store::Error::Data { .. } => StoreFailure::Determinate,
+        store::Error::Indeterminate { .. } => StoreFailure::Indeterminate,
+        store::Error::Corrupt { .. } => StoreFailure::Corrupt,
+        store::Error::Schema { .. } => StoreFailure::Schema,
+    }
 }
 
 /// Sorted by key, each key's commands in the order in which they came.

@@ -77,7 +77,7 @@ fn unavailable(reason: &str, message: &str) -> Status {
 }
 
 pub(super) fn from_store(error: &store::Error) -> Status {
-    if error.is_poison() || error.is_corrupt() {
+    if matches!(error, store::Error::Data { .. } | store::Error::Corrupt { .. }) {
         let details = ErrorDetails::with_error_info("STORE_REFUSED", DOMAIN, HashMap::new());
         let message = "the store refused this operation's data; the server's log has the reason";
         return Status::with_error_details(Code::Internal, message, details);

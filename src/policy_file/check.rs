@@ -98,7 +98,7 @@ const WARNINGS: [Rule; 9] = [
 ///
 /// What `default` alone has wrong is said there, not once more in every heir.
 pub(super) fn entry(draft: &Draft, findings: &mut Findings) {
-    findings.faults.extend(FAULTS.iter().filter_map(|rule| apply(rule, draft)));
+    FAULTS.iter().filter_map(|rule| apply(rule, draft)).for_each(|fault| findings.add(fault));
     findings.warnings.extend(WARNINGS.iter().filter_map(|rule| apply(rule, draft)));
 }
 

@@ -2,24 +2,39 @@
 
 use strsim::osa_distance;
 
+/// Nothing known is longer: a huge text costs no comparison.
+const LENGTH_MAX: usize = 80;
+
 /// The known word that was probably meant, if one is near enough to say so.
 pub(super) fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // Nothing known is longer than 64: a huge text costs no comparison.
-    if given.is_empty() || given.len() > 64 {
+    if given.len() > LENGTH_MAX {
         return None;
     }
     let plain = bare(given);
-    known
-        .filter_map(|word| {
-            let bare_word = bare(word);
-            let distance = osa_distance(&plain, &bare_word);
-            // `lease.default` for `default_seconds`: the unit was left out, or only the unit given.
-            let part = plain.len() >= 4 && (bare_word.starts_with(&plain) || bare_word.ends_with(&plain));
-            let near = distance <= (bare_word.len() / 4).max(1) && distance < bare_word.len();
-            (near || part).then_some((distance, word))
-        })
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, word)| word)
+    let near =
+        |word: &&str| is_typo(given, word) || is_part(&plain, &bare(word)) || inflects(&plain, &bare(word));
+    known.filter(near).min_by_key(|word| osa_distance(&plain, &bare(word)))
+}
+
+/// Whether a word is another one mistyped.
+pub(super) fn is_typo(given: &str, word: &str) -> bool {
+    if given.len() > LENGTH_MAX {
+        return false;
+    }
+    let (given, word) = (bare(given), bare(word));
+    let distance = osa_distance(&given, &word);
+    distance <= (word.chars().count() / 4).max(1) && distance < word.chars().count()
+}
+
+/// `default` for `default_seconds`, `attempts` for `max_attempts`.
+fn is_part(given: &str, word: &str) -> bool {
+    given.len() >= 3 && (word.starts_with(given) || given.len() >= 4 && word.ends_with(given))
+}
+
+/// `retries` for `retry`, `reconciliation` for `reconcile`.
+fn inflects(given: &str, word: &str) -> bool {
+    let same = given.bytes().zip(word.bytes()).take_while(|(a, b)| a == b).count();
+    same >= 4 && same + 1 >= word.len() && given.len() <= word.len() + 5
 }
 
 /// Case, `-`, `_` and blanks are what people mix up most.
@@ -33,8 +48,7 @@ mod tests {
 
     #[test]
     fn near_misses() {
-        const KNOWN: [&str; 5] =
-            ["max_attempts", "default_seconds", "max_seconds", "on_timeout", "lookup"];
+        const KNOWN: [&str; 5] = ["max_attempts", "default_seconds", "max_seconds", "on_timeout", "lookup"];
         let table = [
             ("max_attempt", Some("max_attempts")),
             ("maxAttempts", Some("max_attempts")),
@@ -43,7 +57,10 @@ mod tests {
             ("default", Some("default_seconds")),
             ("on_tiemout", Some("on_timeout")),
             ("look_up", Some("lookup")),
-            ("max", None),
+            ("def", Some("default_seconds")),
+            ("look_ups", Some("lookup")),
+            ("lookupable", Some("lookup")),
+            ("ma", None),
             ("colour", None),
             ("", None),
         ];

@@ -1,9 +1,9 @@
 //! The tree → policies. Goes on after each fault, so that all are named at once.
 
 use super::{
-    DEFAULT_ENTRY, Entry, Fault, PolicySet, Source, Warning, check, join,
+    DEFAULT_ENTRY, Entry, FAULTS_MAX, Fault, PolicySet, Source, Warning, check, join,
     keys::{self, KEYS, SECTIONS},
-    near::nearest,
+    near::{is_typo, nearest},
     quoted,
     value::describe,
     whole_file,
@@ -23,7 +23,17 @@ pub(super) struct Findings {
 
 impl Findings {
     fn fault(&mut self, at: At, path: impl Into<String>, message: impl Into<String>) {
-        self.faults.push(Fault::new(at, path, message));
+        self.add(Fault::new(at, path, message));
+    }
+
+    pub(super) fn add(&mut self, fault: Fault) {
+        if !self.is_full() {
+            self.faults.push(fault);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.faults.len() >= FAULTS_MAX
     }
 }
 
@@ -46,6 +56,9 @@ pub(super) fn document(root: Option<&Node>) -> Result<(PolicySet, Vec<Warning>),
     if findings.faults.is_empty() {
         findings.warnings.sort_by_key(|warning| (warning.line, warning.column));
         return Ok((set, findings.warnings));
+    }
+    if findings.is_full() {
+        findings.faults.push(whole_file(&format!("has more faults than the {FAULTS_MAX} that are named")));
     }
     findings.faults.sort_by_key(|fault| (fault.line, fault.column));
     Err(findings.faults)
@@ -84,14 +97,16 @@ fn tool_policy<'a>(root: Option<&'a Node>, findings: &mut Findings) -> Option<&'
         Value::Map(members) => members,
         Value::Refused => return None,
         _ => {
-            findings.fault(root.at, "", format!("must be a mapping, not {}: {REMEDY}", describe(root)));
+            // Not quoted: a path that points at some other file may point at a secret.
+            let what = if matches!(root.value, Value::List(_)) { "a list" } else { "a text" };
+            findings.fault(root.at, "", format!("must be a mapping, not {what}: {REMEDY}"));
             return None;
         }
     };
     let mut found = None;
     for member in members {
         if member.key == ROOT {
-            found = mapping(&member.value, ROOT, "`tool_policy: {}`", findings);
+            found = mapping(&member.value, ROOT, ROOT, findings);
             continue;
         }
         let hint = match nearest(&member.key, [ROOT].into_iter()) {
@@ -109,14 +124,15 @@ fn tool_policy<'a>(root: Option<&'a Node>, findings: &mut Findings) -> Option<&'
 }
 
 /// The members of a node that must be a mapping.
-fn mapping<'a>(node: &'a Node, path: &str, empty: &str, findings: &mut Findings) -> Option<&'a [Member]> {
+fn mapping<'a>(node: &'a Node, path: &str, key: &str, findings: &mut Findings) -> Option<&'a [Member]> {
     match &node.value {
         Value::Map(members) => Some(members),
         Value::Refused => None,
         _ => {
             let message = format!(
-                "must be a mapping of indented keys, not {} (if it has none, write {empty})",
-                describe(node)
+                "must be a mapping of indented keys, not {} (if it has none, write `{}: {{}}`)",
+                describe(node),
+                join("", key)
             );
             findings.fault(node.at, path, message);
             None
@@ -125,7 +141,7 @@ fn mapping<'a>(node: &'a Node, path: &str, empty: &str, findings: &mut Findings)
 }
 
 fn warn_of_misnamed_default(member: &Member, findings: &mut Findings) {
-    if nearest(&member.key, [DEFAULT_ENTRY].into_iter()).is_some() {
+    if is_typo(&member.key, DEFAULT_ENTRY) {
         let message = "is an action type of its own; did you mean `default`, which the others inherit?";
         findings.warnings.push(Warning::new(member.at, join(ROOT, &member.key), message));
     }
@@ -134,16 +150,14 @@ fn warn_of_misnamed_default(member: &Member, findings: &mut Findings) {
 /// Reads one entry into its draft, then checks whether its values fit together.
 fn entry(member: &Member, draft: &mut Draft, findings: &mut Findings) {
     let path = draft.path.clone();
-    let empty = format!("`{}: {{}}`", member.key);
-    let Some(members) = mapping(&member.value, &path, &empty, findings) else { return };
+    let Some(members) = mapping(&member.value, &path, &member.key, findings) else { return };
     for member in members {
         if !SECTIONS.contains(&member.key.as_str()) {
             key(member, "", draft, findings);
             continue;
         }
         let path = join(&path, &member.key);
-        let empty = format!("`{}: {{}}`", member.key);
-        let members = mapping(&member.value, &path, &empty, findings).unwrap_or_default();
+        let members = mapping(&member.value, &path, &member.key, findings).unwrap_or_default();
         for inner in members {
             key(inner, &member.key, draft, findings);
         }
@@ -157,6 +171,9 @@ fn key(member: &Member, section: &str, draft: &mut Draft, findings: &mut Finding
     let path = join(&parent, &member.key);
     let known = within_section(section, &member.key).and_then(|full| keys::position(&full));
     let Some(index) = known else {
+        if findings.is_full() {
+            return;
+        }
         findings.fault(member.at, path, unknown_key(&member.key, section));
         return;
     };
@@ -197,7 +214,7 @@ fn unknown_key(key: &str, section: &str) -> String {
     if let Some(near) = nearest(key, here()) {
         return format!("unknown key; did you mean `{near}`?");
     }
-    if section != "" && (SECTIONS.contains(&key) || keys::position(key).is_some()) {
+    if !section.is_empty() && (SECTIONS.contains(&key) || keys::position(key).is_some()) {
         return format!("unknown key; `{key}` stands beside `{section}`, not below it: indent it less");
     }
     for elsewhere in SECTIONS.into_iter().chain([""]).filter(|other| *other != section) {

@@ -7,14 +7,11 @@ use std::{
     fmt, io,
     path::{Path, PathBuf},
     pin::pin,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::watch,
     time::{MissedTickBehavior, interval, sleep},
 };
@@ -38,9 +35,19 @@ struct Shared {
     path: Option<PathBuf>,
     current: watch::Sender<Arc<PolicySet>>,
     /// What was read last, good or bad: it is neither read in nor complained about twice.
-    last: Mutex<Last>,
-    reloads_ok: AtomicU64,
-    reloads_failed: AtomicU64,
+    last: Mutex<Option<Content>>,
+    reloads: watch::Sender<Reloads>,
+}
+
+/// What became of the file since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reloads {
+    /// Readings that came into force.
+    pub ok: u64,
+    /// Readings that were refused.
+    pub failed: u64,
+    /// The last reading was refused: what is in force is not what the file says.
+    pub stale: bool,
 }
 
 #[derive(Clone, PartialEq)]
@@ -48,11 +55,6 @@ enum Content {
     Read(Vec<u8>),
     /// With the reason.
     Unreadable(String),
-}
-
-struct Last {
-    content: Option<Content>,
-    good: bool,
 }
 
 /// The file given at start cannot be used.
@@ -117,9 +119,8 @@ impl Policies {
         let shared = Shared {
             path,
             current: watch::Sender::new(Arc::new(set)),
-            last: Mutex::new(Last { content, good: true }),
-            reloads_ok: AtomicU64::new(0),
-            reloads_failed: AtomicU64::new(0),
+            last: Mutex::new(content),
+            reloads: watch::Sender::default(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -142,22 +143,10 @@ impl Policies {
         self.shared.path.as_deref()
     }
 
-    /// Files read since the start that came into force.
+    /// What became of the file since the start, for metrics.
     #[must_use]
-    pub fn reloads_ok(&self) -> u64 {
-        self.shared.reloads_ok.load(Ordering::Relaxed)
-    }
-
-    /// Files read since the start that were refused.
-    #[must_use]
-    pub fn reloads_failed(&self) -> u64 {
-        self.shared.reloads_failed.load(Ordering::Relaxed)
-    }
-
-    /// Whether the file as it is now was refused, so that an older one is in force.
-    #[must_use]
-    pub fn is_stale(&self) -> bool {
-        !self.last().good
+    pub fn reloads(&self) -> Reloads {
+        *self.shared.reloads.borrow()
     }
 
     /// Reads the file again, on SIGHUP and whenever its content changed, until `shutdown` resolves.
@@ -165,15 +154,24 @@ impl Policies {
     /// Contents are compared every `interval` ([`INTERVAL`] in production), not times: a mounted
     /// `ConfigMap` changes by swapping a symbolic link, which may leave the time as it was.
     pub async fn watch(self, every: Duration, shutdown: impl Future<Output = ()>) {
-        let mut shutdown = pin!(shutdown);
         // Taken also without a file: unhandled, SIGHUP would end the process.
-        let mut hangup = match signal(SignalKind::hangup()) {
+        let hangup = match signal(SignalKind::hangup()) {
             Ok(hangup) => Some(hangup),
             Err(error) => {
                 warn!(%error, "SIGHUP cannot be listened to; the policy file is still watched");
                 None
             }
         };
+        self.watch_with(every, hangup, shutdown).await;
+    }
+
+    async fn watch_with(
+        self,
+        every: Duration,
+        mut hangup: Option<Signal>,
+        shutdown: impl Future<Output = ()>,
+    ) {
+        let mut shutdown = pin!(shutdown);
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -205,7 +203,7 @@ impl Policies {
         };
         let Some(content) = read(path.clone()).await else { return };
         if let Look::Routine(settle) = look {
-            if self.last().content.as_ref() == Some(&content) {
+            if self.last().as_ref() == Some(&content) {
                 return;
             }
             sleep(settle).await;
@@ -217,7 +215,7 @@ impl Policies {
         // Aside, because of the disk and because a fault in the YAML reader must not end the watching.
         let taken = tokio::task::spawn_blocking(move || policies.take(&path, content)).await;
         if let Err(error) = taken {
-            self.shared.reloads_failed.fetch_add(1, Ordering::Relaxed);
+            self.note(false);
             error!(%error, "reading the policy file failed; the policy stays as it was");
         }
     }
@@ -225,30 +223,37 @@ impl Policies {
     /// Puts a content in force if it is good. Says what changed, or what is wrong.
     fn take(&self, path: &Path, content: Content) {
         let file = path.display();
-        // Held throughout, so that two readings come into force in their order. Noted as refused first:
+        // Held throughout, so that two readings come into force in their order. Noted first:
         // a content on which the reader itself stumbles is not tried again every two seconds.
         let mut last = self.last();
-        *last = Last { content: Some(content.clone()), good: false };
-        let outcome = match &content {
-            Content::Read(bytes) => parse_bytes(bytes).map_err(|faults| list(path, &faults)),
+        *last = Some(content.clone());
+        let outcome = match content {
+            Content::Read(bytes) => parse_bytes(&bytes).map_err(|faults| list(path, &faults)),
             Content::Unreadable(reason) => Err(format!("{file}: {reason}")),
         };
-        last.good = outcome.is_ok();
         match outcome {
             Ok((set, warnings)) => {
                 log_warnings(path, &warnings);
                 let before = self.shared.current.send_replace(Arc::new(set));
-                self.shared.reloads_ok.fetch_add(1, Ordering::Relaxed);
                 log_changes(path, &before, &self.current());
+                self.note(true);
             }
             Err(faults) => {
-                self.shared.reloads_failed.fetch_add(1, Ordering::Relaxed);
+                self.note(false);
                 error!(%file, "the policy file is refused, the last good one stays in force:\n{faults}");
             }
         }
     }
 
-    fn last(&self) -> std::sync::MutexGuard<'_, Last> {
+    fn note(&self, good: bool) {
+        self.shared.reloads.send_modify(|reloads| {
+            reloads.ok += u64::from(good);
+            reloads.failed += u64::from(!good);
+            reloads.stale = !good;
+        });
+    }
+
+    fn last(&self) -> std::sync::MutexGuard<'_, Option<Content>> {
         self.shared.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -322,3 +327,6 @@ impl Changes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

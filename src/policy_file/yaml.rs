@@ -3,7 +3,7 @@
 //! Only what a policy needs is taken: one document of mappings, lists and scalars. Anchors, aliases
 //! and tags are refused, so nothing expands, and nothing is nested deeper than [`DEPTH_MAX`].
 
-use super::{Fault, join, printable};
+use super::{FAULTS_MAX, Fault, join, printable};
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
 use std::collections::HashMap;
 
@@ -26,7 +26,10 @@ pub(super) struct Node {
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     /// `plain`: without quotes, so that `900` is a number and `"900"` a text.
-    Scalar { text: String, plain: bool },
+    Scalar {
+        text: String,
+        plain: bool,
+    },
     List(Vec<Node>),
     Map(Vec<Member>),
     /// Already complained about; readers pass over it.
@@ -55,7 +58,10 @@ pub(super) fn load(text: &str) -> Loaded {
     let mut broken_off = false;
     while let Some(event) = parser.next_event() {
         let taken = match event {
-            Ok((event, span)) => builder.take(event, span),
+            Ok((event, span)) if builder.faults.len() < FAULTS_MAX => builder.take(event, span),
+            Ok((_, span)) => {
+                Err(Fault::new(start(span), "", "too many faults: nothing is read from here on"))
+            }
             Err(error) => Err(syntax_fault(text, &error)),
         };
         if let Err(fault) = taken {
@@ -98,7 +104,7 @@ struct Builder {
 impl Builder {
     /// Takes one event in. An error ends the reading.
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Fault> {
-        let at = At { line: span.start.line().max(1), column: span.start.col() + 1 };
+        let at = start(span);
         match event {
             Event::DocumentStart(_) => {
                 self.documents += 1;
@@ -187,8 +193,8 @@ impl Builder {
         for frame in &self.frames {
             match &frame.content {
                 Open::List(items) => path.push_str(&format!("[{}]", items.len())),
-                Open::Map { key: Some(key), .. } => path = join(&path, &key.text),
-                Open::Map { key: None, .. } => {}
+                Open::Map { key: Some(key), .. } if !key.text.is_empty() => path = join(&path, &key.text),
+                Open::Map { .. } => {}
             }
         }
         path
@@ -197,6 +203,10 @@ impl Builder {
     fn fault(&self, at: At, message: impl Into<String>) -> Fault {
         Fault::new(at, self.path(), message)
     }
+}
+
+fn start(span: Span) -> At {
+    At { line: span.start.line().max(1), column: span.start.col() + 1 }
 }
 
 const NO_ALIASES: &str = "anchors (`&`), aliases (`*`) and merge keys are not taken: \

@@ -1,4 +1,7 @@
+//! The one binary of the integration tests.
+
 mod harness;
+mod play;
 mod properties;
 mod random;
 mod script;

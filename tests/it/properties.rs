@@ -2,7 +2,7 @@
 //! on both back ends, with equal answers.
 
 use crate::{
-    harness,
+    harness, play,
     random::{Random, history, seed},
     script::{Core, POLICIES, Player, Target, show, show_record},
 };
@@ -217,21 +217,23 @@ async fn transcript(target: &impl Target, name: &str, history: &[String]) -> Vec
     lines
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn random_histories_answer_alike_on_each_back_end() {
+#[test]
+fn random_histories_answer_alike_on_each_back_end() {
     let seed = seed("random_histories_answer_alike_on_each_back_end");
     let policies = policies();
-    for backend in harness::backends("differential").await {
-        // One clock is moved by all, so histories follow each other.
-        let target = backend.play(POLICIES).await;
-        let mut random = Random::new(seed);
-        for number in 0..HISTORIES_ON_STORES {
-            let history = history(&mut random, STEPS);
-            let expected = transcript(&Core::new(policies.clone()), "random", &history).await;
-            let got = transcript(&target, &format!("random-{number}"), &history).await;
-            assert_eq!(got, expected, "{}: {}", backend.name(), history.join(" "));
+    harness::on_each_store(|database, store| {
+        let policies = policies.clone();
+        async move {
+            // One clock is moved by all, so histories follow each other.
+            let target = play::on(store, POLICIES);
+            let mut random = Random::new(seed);
+            for number in 0..HISTORIES_ON_STORES {
+                let history = history(&mut random, STEPS);
+                let expected = transcript(&Core::new(policies.clone()), "random", &history).await;
+                let got = transcript(&target, &format!("random-{number}"), &history).await;
+                assert_eq!(got, expected, "{:?}: {}", database.backend, history.join(" "));
+            }
+            target.engine.stop().await;
         }
-        target.engine.stop().await;
-        backend.drop().await;
-    }
+    });
 }

@@ -111,7 +111,7 @@ impl Target for Core {
 /// The engine on a store whose clock the script moves.
 pub struct OnStore {
     pub engine: Engine,
-    pub store: Arc<crate::harness::ShiftedClock>,
+    pub store: Arc<crate::play::ShiftedClock>,
 }
 
 impl Target for OnStore {

@@ -4,7 +4,7 @@
 //! A row: the history before `|` the step `|` the answer `|` the record after it `|` the events it wrote.
 
 use crate::{
-    harness,
+    harness, play,
     script::{Core, POLICIES, Player, Target, show, show_record},
 };
 use opledger::policy_file;
@@ -219,7 +219,7 @@ fn rows(table: &str) -> impl Iterator<Item = (&str, Vec<&str>)> {
         .map(|line| (line, line.split('|').map(str::trim).collect()))
 }
 
-async fn play(target: &impl Target, name: &str, table: &str) {
+async fn play_table(target: &impl Target, name: &str, table: &str) {
     let mut failures = Vec::new();
     for (number, (line, row)) in rows(table).enumerate() {
         let [history, step, answer, record, events] = row[..] else { panic!("five columns: {line}") };
@@ -244,19 +244,18 @@ async fn play(target: &impl Target, name: &str, table: &str) {
 async fn every_cell_by_the_rules_alone() {
     let (policies, _) = policy_file::parse(POLICIES).expect("policies");
     let policies = Arc::new(policies);
-    play(&Core::new(policies.clone()), "cells", CELLS).await;
-    play(&Core::new(policies), "rules", RULES).await;
+    play_table(&Core::new(policies.clone()), "cells", CELLS).await;
+    play_table(&Core::new(policies), "rules", RULES).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_cell_on_each_back_end() {
-    for backend in harness::backends("state_table").await {
-        let target = backend.play(POLICIES).await;
-        play(&target, "cells", CELLS).await;
-        play(&target, "rules", RULES).await;
+#[test]
+fn every_cell_on_each_back_end() {
+    harness::on_each_store(|_, store| async {
+        let target = play::on(store, POLICIES);
+        play_table(&target, "cells", CELLS).await;
+        play_table(&target, "rules", RULES).await;
         target.engine.stop().await;
-        backend.drop().await;
-    }
+    });
 }
 
 /// Conflicts are kept a hundred times; after that they are only counted, so that a looping agent cannot

@@ -1,0 +1,140 @@
+-- opledger: swap
+-- Writes a batch: every record that is still what it was, with its events and due work, in one
+-- statement that commits by itself. Rows to insert come first, each part sorted by key, so that
+-- two batches take their locks in the same order.
+with clock as materialized (
+    -- The time that the batch was decided by must be this clock's, within the tolerance.
+    select clock_timestamp() between $1::timestamptz and $2::timestamptz as agrees
+),
+batch as materialized (
+    -- The identity's arrays are shorter, they hold only the rows to insert: the rest is null.
+    select *
+    from unnest(
+        $3::uuid[], $4::bigint[], $5::integer[],
+        $6::text[], $7::bigint[], $8::integer[], $9::integer[], $10::bytea[],
+        $11::text[], $12::timestamptz[], $13::timestamptz[], $14::bigint[], $15::boolean[],
+        $16::boolean[], $17::text[], $18::text[], $19::text[], $20::text[],
+        $21::timestamptz[], $22::timestamptz[], $23::timestamptz[], $24::timestamptz[], $25::timestamptz[],
+        $26::integer[], $27::text[], $28::timestamptz[], $29::integer[], $30::integer[], $31::bytea[],
+        $32::timestamptz[], $33::timestamptz[],
+        $34::text[], $35::text[], $36::text[], $37::text[], $38::text[], $39::text[], $40::text[], $41::text[],
+        $42::bytea[], $43::timestamptz[]
+    ) as b (
+        operation_id, expected_version, expected_conflict_count,
+        status, version, attempt_count, attempt_floor, claim_ids,
+        lease_holder, lease_claimed_at, lease_until, lease_duration_ms, two_step,
+        dispatched, external_id, result_json, error_code, error_message,
+        first_attempt_at, attempt_ended_at, unknown_since, escalate_at, next_check_at,
+        check_count, review_reason, review_since, conflict_count, outcome_conflict_count, last_report,
+        updated_at, completed_at,
+        namespace, operation_key, action_type, request_hash, hash_scheme, labels, parent_operation_key, payload_json,
+        lease_secret, created_at
+    )
+    where (select agrees from clock)
+),
+inserted as (
+    insert into agent_operations (
+        operation_id, version, created_at, updated_at,
+        attempt_count, attempt_floor, check_count, conflict_count, outcome_conflict_count, two_step, dispatched,
+        lease_claimed_at, lease_until, lease_duration_ms, first_attempt_at, attempt_ended_at,
+        unknown_since, escalate_at, next_check_at, review_since, completed_at,
+        namespace, operation_key, action_type, request_hash, hash_scheme, lease_secret,
+        status, claim_ids, lease_holder, external_id, result_json, error_code, error_message,
+        review_reason, last_report, labels, parent_operation_key, payload_json
+    )
+    select
+        operation_id, version, created_at, updated_at,
+        attempt_count, attempt_floor, check_count, conflict_count, outcome_conflict_count, two_step, dispatched,
+        lease_claimed_at, lease_until, lease_duration_ms, first_attempt_at, attempt_ended_at,
+        unknown_since, escalate_at, next_check_at, review_since, completed_at,
+        namespace, operation_key, action_type, request_hash, hash_scheme, lease_secret,
+        status, claim_ids, lease_holder, external_id, result_json, error_code, error_message,
+        review_reason, last_report, labels, parent_operation_key, payload_json
+    from batch
+    where expected_version is null
+    on conflict (namespace, operation_key) do nothing
+    returning operation_id
+),
+updated as (
+    update agent_operations as o
+    set
+        status = b.status,
+        version = b.version,
+        attempt_count = b.attempt_count,
+        attempt_floor = b.attempt_floor,
+        claim_ids = b.claim_ids,
+        lease_holder = b.lease_holder,
+        lease_claimed_at = b.lease_claimed_at,
+        lease_until = b.lease_until,
+        lease_duration_ms = b.lease_duration_ms,
+        two_step = b.two_step,
+        dispatched = b.dispatched,
+        external_id = b.external_id,
+        result_json = b.result_json,
+        error_code = b.error_code,
+        error_message = b.error_message,
+        first_attempt_at = b.first_attempt_at,
+        attempt_ended_at = b.attempt_ended_at,
+        unknown_since = b.unknown_since,
+        escalate_at = b.escalate_at,
+        next_check_at = b.next_check_at,
+        check_count = b.check_count,
+        review_reason = b.review_reason,
+        review_since = b.review_since,
+        conflict_count = b.conflict_count,
+        outcome_conflict_count = b.outcome_conflict_count,
+        last_report = b.last_report,
+        updated_at = b.updated_at,
+        completed_at = b.completed_at
+    from (
+        -- The row's place is looked up one by one, so that no statistics can talk the planner into
+        -- reading the table or into another order of locks.
+        select
+            batch.*,
+            (select place.ctid from agent_operations as place where place.operation_id = batch.operation_id) as place
+        from batch
+        where batch.expected_version is not null
+    ) as b
+    where o.ctid = b.place
+        and o.version = b.expected_version
+        and o.conflict_count = b.expected_conflict_count
+    returning o.operation_id
+),
+written as materialized (
+    select operation_id from inserted
+    union all
+    select operation_id from updated
+),
+-- "(… in …) is true" keeps the sub-select a hash table; a plain "in" may become a nested loop.
+journal as (
+    insert into agent_operation_events (
+        operation_id, sequence, version, event_at, attempt, kind, status, actor, detail_json
+    )
+    select
+        e.operation_id, (select pg_current_xact_id()::text::bigint << 12) | (e.place - 1),
+        e.version, e.event_at, e.attempt, e.kind, e.status, e.actor, e.detail_json
+    from unnest(
+        $44::uuid[], $45::bigint[], $46::timestamptz[], $47::integer[], $48::text[], $49::text[], $50::text[], $51::text[]
+    ) with ordinality as e (operation_id, version, event_at, attempt, kind, status, actor, detail_json, place)
+    where (e.operation_id in (select operation_id from written)) is true
+),
+due_set as (
+    insert into agent_operation_due (operation_id, kind, due_at)
+    select d.operation_id, d.kind, d.due_at
+    from unnest($52::uuid[], $53::text[], $54::timestamptz[]) as d (operation_id, kind, due_at)
+    where (d.operation_id in (select operation_id from written)) is true
+    on conflict (operation_id, kind) do update set due_at = excluded.due_at
+),
+due_deleted as (
+    delete from agent_operation_due as d
+    using (
+        select (
+            select place.ctid from agent_operation_due as place
+            where place.operation_id = u.operation_id and place.kind = u.kind
+        ) as place
+        from unnest($55::uuid[], $56::text[]) as u (operation_id, kind)
+        where (u.operation_id in (select operation_id from written)) is true
+    ) as gone
+    where d.ctid = gone.place
+)
+select array(select operation_id from written) as written, clock_timestamp() as now

@@ -1,0 +1,245 @@
+//! Records → the JSON that SQLite's statements unpack: one array for each row.
+
+use crate::{
+    ledger::{DueKind, Event, Identity, State, Timestamp},
+    store::{Write, row},
+};
+use std::fmt::Write as _;
+use uuid::Uuid;
+
+/// An array of arrays, as JSON text, built from left to right.
+#[derive(Default)]
+pub(super) struct Rows {
+    text: String,
+    rows: usize,
+    first_cell: bool,
+}
+
+impl Rows {
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// The whole text.
+    pub(super) fn finish(mut self) -> String {
+        self.text.push_str(if self.rows == 0 { "[]" } else { "]]" });
+        self.text
+    }
+
+    /// Begins a row.
+    pub(super) fn row(&mut self) -> &mut Self {
+        self.text.push_str(if self.rows == 0 { "[[" } else { "],[" });
+        self.rows += 1;
+        self.first_cell = true;
+        self
+    }
+
+    fn cell(&mut self) {
+        if !self.first_cell {
+            self.text.push(',');
+        }
+        self.first_cell = false;
+    }
+
+    pub(super) fn text(&mut self, value: &str) -> &mut Self {
+        self.cell();
+        self.text.push('"');
+        let mut rest = value;
+        while let Some(at) = rest.find(|c: char| c < ' ' || c == '"' || c == '\\') {
+            let (plain, special) = rest.split_at(at);
+            self.text.push_str(plain);
+            match special.as_bytes()[0] {
+                byte @ (b'"' | b'\\') => {
+                    self.text.push('\\');
+                    self.text.push(char::from(byte));
+                }
+                byte => write!(self.text, "\\u{byte:04x}").expect("a String takes all"),
+            }
+            rest = &special[1..];
+        }
+        self.text.push_str(rest);
+        self.text.push('"');
+        self
+    }
+
+    pub(super) fn maybe_text(&mut self, value: Option<&str>) -> &mut Self {
+        match value {
+            Some(value) => self.text(value),
+            None => self.null(),
+        }
+    }
+
+    pub(super) fn id(&mut self, id: Uuid) -> &mut Self {
+        let mut buffer = Uuid::encode_buffer();
+        self.cell();
+        self.text.push('"');
+        self.text.push_str(id.hyphenated().encode_lower(&mut buffer));
+        self.text.push('"');
+        self
+    }
+
+    pub(super) fn integer(&mut self, value: i64) -> &mut Self {
+        self.cell();
+        write!(self.text, "{value}").expect("a String takes all");
+        self
+    }
+
+    pub(super) fn maybe_integer(&mut self, value: Option<i64>) -> &mut Self {
+        match value {
+            Some(value) => self.integer(value),
+            None => self.null(),
+        }
+    }
+
+    fn moment(&mut self, moment: Timestamp) -> &mut Self {
+        self.integer(moment.0)
+    }
+
+    fn maybe_moment(&mut self, moment: Option<Timestamp>) -> &mut Self {
+        self.maybe_integer(moment.map(|moment| moment.0))
+    }
+
+    fn bytes(&mut self, bytes: Option<&[u8]>) -> &mut Self {
+        self.maybe_text(bytes.map(row::to_hex).as_deref())
+    }
+
+    fn null(&mut self) -> &mut Self {
+        self.cell();
+        self.text.push_str("null");
+        self
+    }
+
+    fn state(&mut self, s: &State) -> &mut Self {
+        let lease = s.lease.as_ref();
+        self.text(s.status.as_str())
+            .integer(s.version)
+            .integer(s.attempt_count.into())
+            .integer(s.attempt_floor.into())
+            .bytes(row::claim_ids_to_bytes(&s.claim_ids).as_deref())
+            .maybe_text(lease.map(|lease| lease.holder.as_str()))
+            .maybe_moment(lease.map(|lease| lease.claimed_at))
+            .maybe_moment(lease.map(|lease| lease.until))
+            .maybe_integer(lease.map(|lease| lease.duration_ms))
+            .integer(lease.is_some_and(|lease| lease.two_step).into())
+            .integer(s.dispatched.into())
+            .maybe_text(s.external_id.as_deref())
+            .maybe_text(s.result_json.as_deref())
+            .maybe_text(s.error_code.as_deref())
+            .maybe_text(s.error_message.as_deref())
+            .maybe_moment(s.first_attempt_at)
+            .maybe_moment(s.attempt_ended_at)
+            .maybe_moment(s.unknown_since)
+            .maybe_moment(s.escalate_at)
+            .maybe_moment(s.next_check_at)
+            .integer(s.check_count.into())
+            .maybe_text(s.review_reason.as_deref())
+            .maybe_moment(s.review_since)
+            .integer(s.conflict_count.into())
+            .integer(s.outcome_conflict_count.into())
+            .bytes(s.last_report.as_ref().map(|digest| digest.as_slice()))
+            .moment(s.updated_at)
+            .maybe_moment(s.completed_at)
+    }
+
+    fn identity(&mut self, i: &Identity) -> &mut Self {
+        self.text(&i.key.namespace)
+            .text(&i.key.operation_key)
+            .text(&i.action_type)
+            .text(&row::to_hex(&i.request_hash))
+            .text(&i.hash_scheme)
+            .maybe_text(row::labels_to_json(&i.labels).as_deref())
+            .maybe_text(i.parent_operation_key.as_deref())
+            .maybe_text(i.payload_json.as_deref())
+            .bytes(Some(&i.lease_secret))
+            .moment(i.created_at)
+    }
+
+    fn event(&mut self, id: Uuid, e: &Event) -> &mut Self {
+        self.id(id)
+            .integer(e.version)
+            .moment(e.at)
+            .integer(e.attempt.into())
+            .text(e.kind.as_str())
+            .text(e.status.as_str())
+            .text(&e.actor)
+            .maybe_text(row::detail_to_json(&e.detail).as_deref())
+    }
+}
+
+/// What one write adds to the journal and to the due work, ready to be copied once the record is
+/// known to be written.
+pub(super) struct Consequences {
+    pub(super) id: Uuid,
+    events: Vec<Event>,
+    due: Vec<(DueKind, Option<Timestamp>)>,
+}
+
+/// A batch that borrows from nobody.
+pub(super) struct Batch {
+    /// `insert.sql`'s rows.
+    pub(super) inserts: Rows,
+    /// `update.sql`'s rows.
+    pub(super) updates: Rows,
+    /// One for each write, in the caller's order.
+    pub(super) consequences: Vec<Consequences>,
+}
+
+pub(super) fn batch(writes: &[Write]) -> Batch {
+    let (mut inserts, mut updates) = (Rows::default(), Rows::default());
+    for write in writes {
+        let Write { expected, after, .. } = write;
+        match expected {
+            None => {
+                inserts.row().id(after.identity.operation_id).state(&after.state).identity(&after.identity)
+            }
+            Some(expected) => updates
+                .row()
+                .id(after.identity.operation_id)
+                .integer(expected.version)
+                .integer(expected.conflict_count.into())
+                .state(&after.state),
+        };
+    }
+    let consequences = writes.iter().map(|write| Consequences {
+        id: write.after.identity.operation_id,
+        events: write.events.clone(),
+        due: crate::ledger::Due::of(&write.after).changes_from(write.due_before).collect(),
+    });
+    Batch { inserts, updates, consequences: consequences.collect() }
+}
+
+/// The rows of `journal.sql`, `due_set.sql` and `due_delete.sql`.
+pub(super) fn consequences<'c>(written: impl Iterator<Item = &'c Consequences>) -> (Rows, Rows, Rows) {
+    let (mut journal, mut due_set, mut due_delete) = (Rows::default(), Rows::default(), Rows::default());
+    for Consequences { id, events, due } in written {
+        for event in events {
+            journal.row().event(*id, event);
+        }
+        for (kind, moment) in due {
+            match moment {
+                Some(moment) => due_set.row().id(*id).text(kind.as_str()).moment(*moment),
+                None => due_delete.row().id(*id).text(kind.as_str()),
+            };
+        }
+    }
+    (journal, due_set, due_delete)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_survives() {
+        let texts = ["", "plain", "\"\\/\u{8}\n\r\t\u{0}\u{1f}\u{7f}", "ü\u{2028}😀", "\\u0000"];
+        let mut rows = Rows::default();
+        for text in texts {
+            rows.row().text(text).integer(i64::MIN).null().integer(i64::MAX);
+        }
+        let parsed: Vec<(String, i64, Option<i64>, i64)> = serde_json::from_str(&rows.finish()).unwrap();
+        let expected: Vec<_> =
+            texts.iter().map(|text| ((*text).to_owned(), i64::MIN, None, i64::MAX)).collect();
+        assert_eq!(parsed, expected);
+        assert_eq!(Rows::default().finish(), "[]");
+    }
+}

@@ -1,0 +1,15 @@
+-- opledger: load
+-- The records with the keys in ?1 = [[namespace, operation_key], …], each with its place in there.
+-- "cross join" makes the keys the outer loop.
+select
+    k.key as place,
+    o.operation_id, o.namespace, o.operation_key, o.action_type, o.request_hash, o.hash_scheme,
+    o.labels, o.parent_operation_key, o.payload_json, o.lease_secret, o.created_at,
+    o.status, o.version, o.attempt_count, o.attempt_floor, o.claim_ids,
+    o.lease_holder, o.lease_claimed_at, o.lease_until, o.lease_duration_ms, o.two_step, o.dispatched,
+    o.external_id, o.result_json, o.error_code, o.error_message, o.first_attempt_at, o.attempt_ended_at,
+    o.unknown_since, o.escalate_at, o.next_check_at, o.check_count, o.review_reason, o.review_since,
+    o.conflict_count, o.outcome_conflict_count, o.last_report, o.updated_at, o.completed_at
+from json_each(?1) as k
+cross join agent_operations as o
+    on o.namespace = k.value ->> 0 and o.operation_key = k.value ->> 1

@@ -1,0 +1,101 @@
+//! The engine on a store whose clock a test moves.
+
+use crate::script::OnStore;
+use opledger::{
+    engine::{Engine, Settings},
+    ledger::{DueKind, Key, Operation, Timestamp},
+    policy_file::{self, Policies},
+    store::{BoxFuture, DecidedAt, Error, ListQuery, Snapshot, Store, StoredEvent, Swapped, Write},
+    telemetry::Metrics,
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use uuid::Uuid;
+
+/// A store whose clock runs ahead of the real one by what the test said.
+pub struct ShiftedClock {
+    inner: Arc<dyn Store>,
+    ahead_micros: AtomicU64,
+}
+
+impl ShiftedClock {
+    pub fn on(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self { inner, ahead_micros: AtomicU64::new(0) })
+    }
+
+    pub fn advance(&self, by: Duration) {
+        self.ahead_micros.fetch_add(u64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+
+    fn ahead(&self) -> Duration {
+        Duration::from_micros(self.ahead_micros.load(Ordering::SeqCst))
+    }
+
+    fn shifted(&self, now: Timestamp) -> Timestamp {
+        now.plus(self.ahead())
+    }
+}
+
+impl Store for ShiftedClock {
+    fn load<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Snapshot, Error>> {
+        Box::pin(async {
+            let snapshot = self.inner.load(keys).await?;
+            Ok(Snapshot { now: self.shifted(snapshot.now), ..snapshot })
+        })
+    }
+
+    fn swap<'a>(&'a self, decided: DecidedAt, writes: &'a [Write]) -> BoxFuture<'a, Result<Swapped, Error>> {
+        Box::pin(async move {
+            let decided = DecidedAt { now: decided.now.minus(self.ahead()), ..decided };
+            let swapped = self.inner.swap(decided, writes).await?;
+            Ok(Swapped { now: self.shifted(swapped.now), ..swapped })
+        })
+    }
+
+    fn due(&self, kind: DueKind, limit: u32) -> BoxFuture<'_, Result<Vec<Key>, Error>> {
+        self.inner.due(kind, limit)
+    }
+
+    fn find<'a>(&'a self, namespace: &'a str, id: Uuid) -> BoxFuture<'a, Result<Option<Key>, Error>> {
+        self.inner.find(namespace, id)
+    }
+
+    fn list<'a>(&'a self, query: &'a ListQuery) -> BoxFuture<'a, Result<Vec<Operation>, Error>> {
+        self.inner.list(query)
+    }
+
+    fn events<'a>(
+        &'a self,
+        key: &'a Key,
+        after_sequence: i64,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<Option<Vec<StoredEvent>>, Error>> {
+        self.inner.events(key, after_sequence, limit)
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), Error>> {
+        self.inner.check()
+    }
+}
+
+/// An engine on this store. It does not sweep: only commands notice what the time has brought about.
+pub fn engine(store: Arc<dyn Store>, policy_text: &str) -> Engine {
+    let settings = Settings { sweep_interval: Duration::from_secs(3600), ..Settings::default() };
+    Engine::start(
+        store,
+        Policies::of(policy_file::parse(policy_text).expect("policies").0),
+        settings,
+        Metrics::new(),
+    )
+}
+
+/// Something that plays scripts on this store.
+pub fn on(store: Arc<dyn Store>, policy_text: &str) -> OnStore {
+    let store = ShiftedClock::on(store);
+    OnStore { engine: engine(store.clone(), policy_text), store }
+}
