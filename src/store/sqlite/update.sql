@@ -49,4 +49,4 @@ from changed as b
 where o.operation_id = b.operation_id
     and o.version = b.expected_version
     and o.conflict_count = b.expected_conflict_count
-returning o.operation_id
+returning operation_id
