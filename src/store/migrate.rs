@@ -3,9 +3,9 @@
 use super::{Backend, Error, error, postgres, sqlite};
 use sqlx::{
     Connection, PgConnection, SqliteConnection,
-    migrate::{MigrateError, Migrator},
+    migrate::{Migrate, MigrateError, Migrator},
 };
-use std::{sync::LazyLock, time::Duration};
+use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 /// How long to wait for another process that migrates the same database.
@@ -17,20 +17,16 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 /// "opledger", as a number: names the advisory lock.
 const LOCK_KEY: i64 = 0x6f70_6c65_6467_6572;
 
+/// Where sqlx remembers what was applied.
+const TABLE: &str = "_sqlx_migrations";
+
 /// The migrations that the database has seen; for both back ends.
 pub(super) const POSTGRES_APPLIED: &str = include_str!("postgres/applied.sql");
 pub(super) const SQLITE_APPLIED: &str = include_str!("sqlite/applied.sql");
 
-// The lock is taken here, with a time-out; sqlx's own would wait for ever.
-pub(super) static POSTGRES: LazyLock<Migrator> =
-    LazyLock::new(|| without_lock(sqlx::migrate!("migrations/postgres")));
-pub(super) static SQLITE: LazyLock<Migrator> =
-    LazyLock::new(|| without_lock(sqlx::migrate!("migrations/sqlite")));
-
-fn without_lock(mut migrator: Migrator) -> Migrator {
-    migrator.set_locking(false);
-    migrator
-}
+// Their texts only: the lock is taken here, with a time-out; sqlx's own would wait for ever.
+pub(super) static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
+pub(super) static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
 
 /// What a migration did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +111,7 @@ async fn migrate_postgres(connection: &mut PgConnection) -> Result<Report, Error
                 .execute(&mut *transaction)
                 .await
                 .map_err(|error| Error::of_read(&error))?;
-            POSTGRES.run(&mut *transaction).await.map_err(|error| failed(&error))?;
+            apply(&mut *transaction, &POSTGRES, applied.len()).await?;
             transaction.commit().await.map_err(|error| Error::of_write(&error))?;
             return Ok(report(&POSTGRES, &applied));
         }
@@ -172,7 +168,7 @@ async fn migrate_sqlite(connection: &mut SqliteConnection) -> Result<Report, Err
     if let Some(report) = up_to_date(&SQLITE, &applied)? {
         return Ok(report);
     }
-    SQLITE.run(&mut *transaction).await.map_err(|error| failed(&error))?;
+    apply(&mut *transaction, &SQLITE, applied.len()).await?;
     transaction.commit().await.map_err(|error| Error::of_write(&error))?;
     Ok(report(&SQLITE, &applied))
 }
@@ -185,6 +181,15 @@ async fn applied_sqlite(connection: &mut SqliteConnection) -> Result<Vec<Applied
         Err(error) if error::is_missing_table(&error) => Ok(Vec::new()),
         Err(error) => Err(Error::of_read(&error)),
     }
+}
+
+/// Applies the migrations after the first `done`, which were checked to be this binary's first ones.
+async fn apply<C: Migrate>(connection: &mut C, known: &Migrator, done: usize) -> Result<(), Error> {
+    connection.ensure_migrations_table(TABLE).await.map_err(|error| failed(&error))?;
+    for migration in known.iter().skip(done) {
+        connection.apply(TABLE, migration).await.map_err(|error| failed(&error))?;
+    }
+    Ok(())
 }
 
 fn failed(error: &MigrateError) -> Error {
@@ -213,18 +218,21 @@ fn up_to_date(known: &Migrator, applied: &[Applied]) -> Result<Option<Report>, E
     Ok((applied.len() == known.iter().count()).then(|| report(known, applied)))
 }
 
-/// Refuses a schema that this binary does not know.
+/// Refuses a schema whose migrations are not the first ones of this binary, unchanged.
 fn fits(known: &Migrator, applied: &[Applied]) -> Result<(), Error> {
-    for applied in applied {
-        let Some(migration) = known.iter().find(|migration| migration.version == applied.version) else {
+    for (place, applied) in applied.iter().enumerate() {
+        if applied.version > newest(known) {
             return Err(Error::schema(format!(
                 "the database's schema ({}) is newer than this binary's ({}): run the newer opledger, \
                  or restore the backup that was taken before the upgrade",
                 applied.version,
                 newest(known)
             )));
-        };
-        if *migration.checksum != *applied.checksum {
+        }
+        let same = known.iter().nth(place).is_some_and(|migration| {
+            migration.version == applied.version && *migration.checksum == *applied.checksum
+        });
+        if !same {
             return Err(Error::schema(format!(
                 "migration {} in the database is not the one in this binary: it was applied by a changed or \
                  unreleased build; run the build that applied it, or restore a backup",

@@ -1,6 +1,10 @@
-//! The one binary of the integration tests.
+//! The one binary of the integration tests. Each module's head says what it is about and how.
+//!
+//! PostgreSQL is tested where `OPLEDGER_TEST_POSTGRES_URL` names a superuser's URL; without it that half is
+//! skipped with a line, and fails where `CI` is set.
 
 mod harness;
+mod migrations;
 mod play;
 mod properties;
 mod random;
