@@ -16,6 +16,8 @@ use crate::{
 use clap::{ArgGroup, Args};
 use std::time::Duration;
 
+// `conflicts_with_all` below rather than `requires`: clap drops a requirement that conflicts with
+// what was given.
 /// Arguments of `reconcile`.
 #[derive(Args)]
 #[command(group = ArgGroup::new("observation").required(true).args(["succeeded", "failed", "absent", "indeterminate"]))]
@@ -29,16 +31,16 @@ pub struct ReconcileArgs {
     #[arg(long)]
     succeeded: bool,
     /// With --succeeded: the provider's name for the effect
-    #[arg(long, value_name = "ID", requires = "succeeded")]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["failed", "absent", "indeterminate"])]
     external_id: Option<String>,
     /// With --succeeded: what a replay returns; nothing secret
-    #[arg(long, value_name = "JSON", requires = "succeeded")]
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["failed", "absent", "indeterminate"])]
     result_json: Option<String>,
     /// The effect did not happen and never will, because of this error code
     #[arg(long, value_name = "CODE")]
     failed: Option<String>,
     /// With --failed: the error, for people
-    #[arg(long, value_name = "TEXT", requires = "failed")]
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["succeeded", "absent", "indeterminate"])]
     error_message: Option<String>,
     /// The provider knows of no such effect: it may be tried again, if the policy allows
     #[arg(long)]
@@ -47,7 +49,7 @@ pub struct ReconcileArgs {
     #[arg(long)]
     indeterminate: bool,
     /// With --indeterminate: when to ask again
-    #[arg(long, value_name = "DURATION", value_parser = units::duration, requires = "indeterminate")]
+    #[arg(long, value_name = "DURATION", value_parser = units::duration, conflicts_with_all = ["succeeded", "failed", "absent"])]
     check_after: Option<Duration>,
     /// Who or what was asked, and what was seen; kept in the history
     #[arg(long, value_name = "TEXT", default_value = "opledger reconcile")]

@@ -9,4 +9,7 @@ mod play;
 mod properties;
 mod random;
 mod script;
+mod shell_program;
+mod shell_server;
 mod state_table;
+mod store_conformance;
