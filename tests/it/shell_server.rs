@@ -187,7 +187,7 @@ async fn a_call_that_comes_in_too_late_is_not_begun() {
     let mut client = server.client().await;
     let mut request = Request::new(register("echo"));
     request.metadata_mut().insert("grpc-timeout", "0n".parse().unwrap());
-    _ = client.register(request).await.expect_err("too late");
+    _ = client.register(request).await.err().expect("too late");
     assert_eq!(server.pretender.begun.load(Ordering::SeqCst), 0);
 }
 
@@ -207,7 +207,7 @@ async fn too_many_calls_are_refused_with_a_delay_and_health_is_not_counted() {
     let calls = [server.blocked().await, server.blocked().await];
     assert_eq!(server.metrics.in_flight.get(), 2);
 
-    let status = server.client().await.register(register("echo")).await.expect_err("refused");
+    let status = server.client().await.register(register("echo")).await.err().expect("refused");
     assert_eq!(status.code(), Code::ResourceExhausted);
     let details = status.get_error_details();
     let info = details.error_info().expect("an ErrorInfo");
@@ -250,7 +250,7 @@ async fn a_panic_is_internal_and_takes_nothing_with_it() {
     while server.pretender.begun.load(Ordering::SeqCst) == 0 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let status = client.register(register("panic")).await.expect_err("it panicked");
+    let status = client.register(register("panic")).await.err().expect("it panicked");
     assert_eq!(status.code(), Code::Internal);
     assert!(!status.message().contains("as the test wants it"));
     server.pretender.release.notify_waiters();
@@ -265,7 +265,7 @@ async fn messages_up_to_the_limit_are_read_and_larger_ones_are_explained() {
     let mut client = server.client().await;
     // A field of this length costs four bytes more: one for its tag, three for its length.
     client.register(register(&"k".repeat(limit - 4))).await.expect("just below");
-    let status = client.register(register(&"k".repeat(limit - 3))).await.expect_err("just above");
+    let status = client.register(register(&"k".repeat(limit - 3))).await.err().expect("just above");
     assert_eq!(status.code(), Code::OutOfRange);
     assert!(status.message().contains("65537") && status.message().contains("65536"), "{}", status.message());
     assert_eq!(status.get_error_details().error_info().expect("an ErrorInfo").reason, "MESSAGE_TOO_LARGE");
@@ -287,7 +287,7 @@ async fn text_that_is_no_utf_8_is_the_callers_fault() {
     let path = http::uri::PathAndQuery::from_static("/opledger.v1.Ledger/Register");
     let codec = tonic_prost::ProstCodec::<RawRegister, proto::RegisterResponse>::default();
     let message = RawRegister { operation_key: vec![0xff, 0xfe] };
-    let status = grpc.unary(Request::new(message), path, codec).await.expect_err("refused");
+    let status = grpc.unary(Request::new(message), path, codec).await.err().expect("refused");
     assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
     let details = status.get_error_details();
     assert_eq!(details.error_info().expect("an ErrorInfo").reason, "INVALID_FIELD");
