@@ -27,8 +27,10 @@ the environment, the environment wins over the file.
 Exit codes: 0 stopped by a signal and drained, 1 cannot start or serve, 2 wrong configuration, \
 130 a second signal cut the drain short";
 
-/// What is still under way after the drain gets this long: the engine's queue, then threads.
-const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// After the drain the engine has nothing left to do, unless the store hangs: then waiting does not help.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+/// For threads that are busy with files.
+const THREADS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Runs the service until a signal.
 pub fn run(args: &ServeArgs) -> Exit {
@@ -49,7 +51,7 @@ pub fn run(args: &ServeArgs) -> Exit {
     };
     let served = runtime.block_on(serve(&config));
     // Connections and files that hang must not keep the process from ending.
-    runtime.shutdown_timeout(Duration::from_secs(1));
+    runtime.shutdown_timeout(THREADS_TIMEOUT);
     match served {
         Ok(()) => Exit::Ok,
         Err(why) => {

@@ -23,8 +23,10 @@ const MAX_AGE_GRACE: Duration = Duration::from_secs(30);
 /// Streams of one connection at a time: the cap on calls in flight refuses before, with a reason.
 const MAX_STREAMS: u32 = 8192;
 const MAX_HEADER_BYTES: u32 = 16 * 1024;
-/// Until the window has adapted itself.
-const WINDOW_BYTES: u32 = 1024 * 1024;
+/// What a peer may send ahead, per stream and per connection. Fixed: an adaptive window begins at 64 KiB
+/// for all streams of a connection together, whatever is set here.
+const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 8 * 1024 * 1024;
 /// Streams that a peer opens and resets at once, before the connection is closed ("rapid reset").
 const MAX_PENDING_RESETS: usize = 256;
 /// Connections that were told to end are gone after this.
@@ -105,9 +107,8 @@ pub async fn serve(
 
 fn builder(settings: &Settings) -> Server {
     let builder = Server::builder()
-        .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
-        .http2_adaptive_window(Some(true))
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_concurrent_streams(MAX_STREAMS)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
@@ -120,9 +121,11 @@ fn builder(settings: &Settings) -> Server {
     }
 }
 
-/// Older tools ask for v1alpha only, newer ones for v1.
+/// Older tools ask for v1alpha only, newer ones for v1. With the messages of error details, which no call
+/// names but every tool has to show.
 fn reflection() -> tonic_reflection::server::Builder<'static> {
     tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(proto::DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
 }
