@@ -221,7 +221,9 @@ fn remedy(code: Code, reason: Option<&str>) -> Option<&'static str> {
         (_, Some("REQUEST_HASH_MISMATCH")) => {
             "the key belongs to another request: a new intention needs a new operation key"
         }
-        (_, Some("LEASE_LOST")) => "another may act now: do not act; look with `opledger get`",
+        (_, Some("LEASE_LOST")) => {
+            "another holds, or has held, the permission to act: look with `opledger get`"
+        }
         (_, Some("OUTCOME_CONFLICT")) => {
             "another outcome is recorded; the report was kept and the operation marked for review"
         }

@@ -128,7 +128,7 @@ pub fn show_operation(operation: &Operation, next_step: NextStep) {
     let mut table = table::table(&[]);
     let mut row = |name: &str, value: Option<String>| {
         if let Some(value) = value {
-            table.add_row([table::cell(name), table::cell(value)]);
+            table.add_row([table::name_cell(name), table::cell(value)]);
         }
     };
     let time = |time: &Option<Timestamp>| time.as_ref().map(ToString::to_string);
@@ -155,7 +155,7 @@ pub fn show_operation(operation: &Operation, next_step: NextStep) {
     row("updated", time(&operation.update_time));
     row("completed", time(&operation.complete_time));
     output::line(format!("{}  {}", table::status_styled(operation.status()), operation_name(operation)));
-    table::print(&table);
+    table::print(table, &[0]);
 }
 
 fn operation_name(operation: &Operation) -> String {
@@ -230,7 +230,7 @@ async fn list_pages(args: ListArgs) -> Result<(), Failure> {
         if shown == 0 {
             output::note("no operations");
         } else {
-            table::print(&table);
+            table::print(table, &[2, 6]);
         }
         if !request.page_token.is_empty() {
             output::note(format!("the first {shown}; --limit N shows more, --limit 0 all"));
@@ -241,16 +241,15 @@ async fn list_pages(args: ListArgs) -> Result<(), Failure> {
 
 fn list_row(operation: &Operation) -> [comfy_table::Cell; 7] {
     let dash = || "-".to_owned();
-    let updated = operation.update_time.as_ref().map_or_else(dash, ToString::to_string);
-    let review = operation.review_required.then(|| operation.review_reason.clone().unwrap_or("yes".into()));
+    let review = operation.review_required.then(|| operation.review_reason.as_deref().unwrap_or("yes"));
     [
         table::cell(&operation.operation_key),
         table::cell(&operation.action_type),
         table::status_cell(operation.status()),
         table::cell(operation.attempt_count.to_string()),
         table::cell(operation.external_id.clone().unwrap_or_else(dash)),
-        table::cell(review.unwrap_or_else(dash)),
-        table::cell(updated),
+        table::review_cell(review),
+        table::time_cell(operation.update_time.as_ref()),
     ]
 }
 
@@ -289,7 +288,7 @@ async fn show_history(args: HistoryArgs) -> Result<(), Failure> {
         }
     }
     if !args.client.json {
-        table::print(&table);
+        table::print(table, &[0, 1, 2]);
     }
     Ok(())
 }
@@ -297,9 +296,8 @@ async fn show_history(args: HistoryArgs) -> Result<(), Failure> {
 fn history_row(event: &Event) -> [comfy_table::Cell; 7] {
     let kind = EventType::try_from(event.r#type).unwrap_or_default();
     let status = OperationStatus::try_from(event.status).unwrap_or_default();
-    let time = event.event_time.as_ref().map_or(String::new(), ToString::to_string);
     [
-        table::cell(time),
+        table::time_cell(event.event_time.as_ref()),
         table::cell(table::short(kind.as_str_name(), "EVENT_TYPE_")),
         table::status_cell(status),
         table::cell(event.version.to_string()),

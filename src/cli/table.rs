@@ -2,15 +2,22 @@
 
 use super::output;
 use crate::proto::{NextStep, OperationStatus};
-use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
+use comfy_table::{
+    Attribute, Cell, Color, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, presets,
+};
 
-/// A table with these column heads.
+/// On a terminal: a rule below the heads, and room between the columns.
+const LIGHT: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+
+/// A table with these column heads; none: without heads.
 pub fn table(heads: &[&str]) -> Table {
     let mut table = Table::new();
     if output::is_terminal() {
-        table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+        table.load_style(if heads.is_empty() { presets::NOTHING } else { LIGHT });
         table.set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_header(heads.iter().map(|head| Cell::new(head).add_attribute(Attribute::Bold)));
+        if !heads.is_empty() {
+            table.set_header(heads.iter().map(|head| Cell::new(head).add_attribute(Attribute::Bold)));
+        }
     } else {
         // One line a row, however long: a program reads it.
         table.load_style(presets::NOTHING);
@@ -23,11 +30,39 @@ pub fn table(heads: &[&str]) -> Table {
     table
 }
 
-/// Prints it, without blanks at the ends of lines.
-pub fn print(table: &Table) {
+/// Prints it, without blanks at the ends of lines. The columns `whole` are never wrapped.
+pub fn print(mut table: Table, whole: &[usize]) {
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if whole.contains(&index) {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+    }
     for line in table.to_string().lines() {
         output::line(line.trim_end());
     }
+}
+
+/// A time: whole in a pipe, to the second on a terminal.
+pub fn time_cell(time: Option<&prost_types::Timestamp>) -> Cell {
+    let Some(time) = time else {
+        return Cell::new("-");
+    };
+    if !output::is_terminal() {
+        return Cell::new(time);
+    }
+    let seconds = prost_types::Timestamp { nanos: 0, ..*time };
+    Cell::new(seconds.to_string().replace('T', " "))
+}
+
+/// The name of a thing, beside it.
+pub fn name_cell(name: &str) -> Cell {
+    Cell::new(name).add_attribute(Attribute::Dim)
+}
+
+/// Why a person must look.
+pub fn review_cell(reason: Option<&str>) -> Cell {
+    reason.map_or_else(|| Cell::new("-"), |reason| cell(reason).fg(Color::Yellow))
 }
 
 /// A cell with text from elsewhere.

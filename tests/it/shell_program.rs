@@ -125,3 +125,15 @@ async fn the_shutdown_is_seen_by_all_who_wait_and_by_those_who_come_later() {
     assert!(shutdown.begun());
     _ = health::Health::default();
 }
+
+#[test]
+fn the_demo_plays_its_story_to_the_end() {
+    let output = opledger(&["demo", "--fast"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert!(text(&output).contains("One intention, one effect"), "{}", text(&output));
+
+    let output = opledger(&["demo", "--json"]);
+    let story: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    assert_eq!(story["ok"], true, "{story:#}");
+    assert_eq!(story["steps"].as_array().map(Vec::len), Some(9), "{story:#}");
+}
