@@ -62,7 +62,7 @@ pub async fn connect(url: &str, settings: &Settings) -> Result<PostgresStore, Er
         ),
         reads: Lanes::new(
             "read",
-            with_limits(options, settings),
+            for_reads(options, settings),
             settings.read_connections,
             settings.acquire_timeout,
         ),
@@ -105,6 +105,17 @@ fn for_writes(options: PgConnectOptions, settings: &Settings) -> PgConnectOption
         ("enable_seqscan", "off"),
         ("enable_bitmapscan", "off"),
         ("enable_mergejoin", "off"),
+        ("jit", "off"),
+    ])
+}
+
+/// A plan of its own for each list: which filters are set decides which index serves. Never more
+/// than one process of the server.
+fn for_reads(options: PgConnectOptions, settings: &Settings) -> PgConnectOptions {
+    with_limits(options, settings).options([
+        ("plan_cache_mode", "force_custom_plan"),
+        ("enable_seqscan", "off"),
+        ("max_parallel_workers_per_gather", "0"),
         ("jit", "off"),
     ])
 }

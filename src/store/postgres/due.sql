@@ -1,6 +1,6 @@
 -- opledger: due
--- The keys of what is due, longest due first. The limit is taken before the join, so that a long
--- queue costs no more than its head.
+-- The keys of what is due, longest due first. The limit is taken before the look-ups, so that a
+-- long queue costs no more than its head; "limit 1" keeps them look-ups.
 select o.namespace, o.operation_key
 from (
     select d.operation_id, d.due_at
@@ -9,5 +9,10 @@ from (
     order by d.due_at
     limit $2::bigint
 ) as d
-join agent_operations as o on o.operation_id = d.operation_id
+cross join lateral (
+    select found.namespace, found.operation_key
+    from agent_operations as found
+    where found.operation_id = d.operation_id
+    limit 1
+) as o
 order by d.due_at

@@ -128,9 +128,10 @@ due_set as (
 due_deleted as (
     delete from agent_operation_due as d
     using (
+        -- "is true" again: of the two indexes only the one that begins with the id may serve.
         select (
             select place.ctid from agent_operation_due as place
-            where place.operation_id = u.operation_id and place.kind = u.kind
+            where place.operation_id = u.operation_id and (place.kind = u.kind) is true
         ) as place
         from unnest($55::uuid[], $56::text[]) as u (operation_id, kind)
         where (u.operation_id in (select operation_id from written)) is true
