@@ -92,6 +92,8 @@ async fn serve(config: &Config) -> Result<(), String> {
     };
     let engine = Engine::start(parts.store.clone(), parts.policies.clone(), settings, metrics.clone());
     tokio::spawn(health::monitor(parts.store, health.clone(), shutdown.clone()));
+    let counted = metrics.clone();
+    tokio::spawn(parts.policies.clone().on_reload(move |taken| counted.policy_reloaded(taken)));
     tokio::spawn(parts.policies.watch(policy_file::reload::INTERVAL, shutdown.clone().wait()));
     if let Some(listener) = parts.admin {
         let served = admin::serve(listener, health.clone(), metrics.clone());

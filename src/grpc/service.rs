@@ -194,7 +194,7 @@ impl Ledger for LedgerService {
                 let found = self.engine.find(namespace, id).await;
                 let key =
                     found.map_err(|error| status::from_engine(error, &Key::new(namespace, ""), None))?;
-                key.ok_or_else(|| status::not_found(&format!("{namespace}/{id}")))?
+                key.ok_or_else(|| status::id_not_found(namespace, &text))?
             }
             None => {
                 faults.add("operation_key", "is missing: send operation_key or operation_id");
@@ -260,8 +260,7 @@ impl Ledger for LedgerService {
         reject(faults)?;
         let found = self.engine.events(&key, after, page_size + 1).await;
         let found = found.map_err(|error| status::from_engine(error, &key, None))?;
-        let name = format!("{}/{}", key.namespace, key.operation_key);
-        let mut found = found.ok_or_else(|| status::not_found(&name))?;
+        let mut found = found.ok_or_else(|| status::not_found(&key))?;
         let mut next_page_token = String::new();
         if found.len() > page_size as usize {
             found.truncate(page_size as usize);

@@ -36,9 +36,22 @@ pub(super) fn invalid(faults: Faults) -> Status {
     Status::with_error_details(Code::InvalidArgument, message, details)
 }
 
-/// No operation with this name (or id).
-pub(super) fn not_found(name: &str) -> Status {
-    let mut details = ErrorDetails::with_error_info("OPERATION_NOT_FOUND", DOMAIN, HashMap::new());
+/// No operation with this key.
+pub(super) fn not_found(key: &Key) -> Status {
+    no_such(&format!("{}/{}", key.namespace, key.operation_key), metadata(key, None, None))
+}
+
+/// No operation with this id.
+pub(super) fn id_not_found(namespace: &str, id: &str) -> Status {
+    let metadata = HashMap::from([
+        ("namespace".to_owned(), namespace.to_owned()),
+        ("operationId".to_owned(), id.to_owned()),
+    ]);
+    no_such(&format!("{namespace}/{id}"), metadata)
+}
+
+fn no_such(name: &str, metadata: HashMap<String, String>) -> Status {
+    let mut details = ErrorDetails::with_error_info("OPERATION_NOT_FOUND", DOMAIN, metadata);
     details.set_resource_info("operation", name, "", "register it first");
     let message = "no such operation: register it first, or check the namespace and the key";
     Status::with_error_details(Code::NotFound, message, details)
@@ -93,7 +106,7 @@ fn from_refusal(refused: Refused, key: &Key, sent_payload: Option<&str>) -> Stat
     let operation = refused.operation.as_ref();
     let metadata = metadata(key, operation, refused.next_step.map(|step| format!("{step:?}")));
     match refused.refusal {
-        Refusal::NotFound => not_found(&name),
+        Refusal::NotFound => not_found(key),
         Refusal::RequestHashMismatch { action_type_differs } => {
             mismatch(&name, metadata, action_type_differs, operation, sent_payload)
         }

@@ -149,6 +149,22 @@ impl Policies {
         *self.shared.reloads.borrow()
     }
 
+    /// Calls `note` with true for each reading that was taken and false for each that was refused, as
+    /// they come, for ever.
+    pub async fn on_reload(self, note: impl Fn(bool)) {
+        let mut changes = self.shared.reloads.subscribe();
+        let mut seen = Reloads::default();
+        loop {
+            let now = *changes.borrow_and_update();
+            (seen.ok..now.ok).for_each(|_| note(true));
+            (seen.failed..now.failed).for_each(|_| note(false));
+            seen = now;
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// Reads the file again, on SIGHUP and whenever its content changed, until `shutdown` resolves.
     ///
     /// Contents are compared every `interval` ([`INTERVAL`] in production), not times: a mounted

@@ -97,6 +97,6 @@ def assert_kept(load: Load, store) -> None:
     # Each accepted change has its event.
     lost = store.query(
         "SELECT o.operation_key FROM agent_operations o WHERE o.version <> (SELECT COUNT(DISTINCT e.version) "
-        "FROM agent_operation_events e WHERE e.namespace = o.namespace AND e.operation_key = o.operation_key)"
+        "FROM agent_operation_events e WHERE e.operation_id = o.operation_id)"
     )
     assert lost == [], "versions without their event"
