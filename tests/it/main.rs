@@ -5,6 +5,7 @@
 
 mod harness;
 mod migrations;
+mod over_grpc;
 mod play;
 mod properties;
 mod random;

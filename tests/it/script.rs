@@ -1,5 +1,5 @@
-//! A small language for histories of one operation, and the three things that can play them: the bare
-//! rules, and the engine on each back end. A step is a word; `docs` of [`Player::step`] lists them.
+//! A small language for histories of one operation, and what can play them: the bare rules, the engine
+//! on each back end, and (in [`crate::over_grpc`]) the service. A step is a word; `docs` of [`Player::step`] lists them.
 
 use opledger::{
     engine::{self, Engine},
@@ -50,6 +50,11 @@ pub trait Target: Sync {
     fn advance(&self, by: Duration);
     fn events(&self, key: &Key) -> impl Future<Output = Vec<Event>> + Send;
     fn record(&self, key: &Key) -> impl Future<Output = Option<Operation>> + Send;
+
+    /// What of an answer can be seen this way.
+    fn visible(&self, _step: &str, answer: &str) -> String {
+        answer.to_owned()
+    }
 }
 
 /// The rules alone, over a map in memory.

@@ -1,10 +1,12 @@
 //! Every cell of the state table, and the rules below it, as one text table: played on the bare rules and,
-//! through the engine, on each back end.
+//! through the engine and through gRPC, on each back end.
 //!
 //! A row: the history before `|` the step `|` the answer `|` the record after it `|` the events it wrote.
 
 use crate::{
-    harness, play,
+    harness,
+    over_grpc::OverGrpc,
+    play,
     script::{Core, POLICIES, Player, Target, show, show_record},
 };
 use opledger::policy_file;
@@ -228,6 +230,7 @@ async fn play_table(target: &impl Target, name: &str, table: &str) {
             player.step(step).await;
         }
         let before = target.events(&player.key).await.len();
+        let answer = &*target.visible(step, answer);
         let got_answer = show(&player.step(step).await.expect("a command, not only time"));
         let got_record = show_record(target.record(&player.key).await.as_ref());
         let got_events: Vec<_> =
@@ -255,6 +258,16 @@ fn every_cell_on_each_back_end() {
         play_table(&target, "cells", CELLS).await;
         play_table(&target, "rules", RULES).await;
         target.engine.stop().await;
+    });
+}
+
+#[test]
+fn every_cell_through_grpc() {
+    harness::on_each_store(|_, store| async {
+        let target = OverGrpc::on(store, POLICIES).await;
+        play_table(&target, "cells", CELLS).await;
+        play_table(&target, "rules", RULES).await;
+        target.stop().await;
     });
 }
 
