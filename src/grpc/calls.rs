@@ -1,7 +1,11 @@
 //! What every call of the ledger passes on its way in and out: the cap on calls in flight, the
 //! deadline, panics, metrics, the log. Health and reflection pass untouched.
 
-use crate::telemetry::{Method, Metrics, code_name};
+use super::status::{self, DOMAIN, reason};
+use crate::{
+    proto::ErrorReason,
+    telemetry::{Method, Metrics, code_name},
+};
 use http::{HeaderMap, Request, Response};
 use std::{
     collections::HashMap,
@@ -20,10 +24,6 @@ use tonic_types::{ErrorDetails, StatusExt};
 use tower::{Layer, Service};
 use tracing::Instrument;
 
-/// The domain of every `google.rpc.ErrorInfo`.
-const DOMAIN: &str = "opledger";
-/// How long a refused caller should wait.
-const RETRY_AFTER_OVERLOAD: Duration = Duration::from_millis(200);
 /// tonic's own timer would answer CANCELLED, which clients do not understand as a time-out: this
 /// one is earlier by so much. Short deadlines are left as they are; ours is then asked first.
 const EARLIER: Duration = Duration::from_millis(2);
@@ -86,7 +86,9 @@ where
             return Box::pin(self.inner.call(request));
         };
         let Some(mut call) = Call::enter(&self.shared, method) else {
-            let refused = overloaded(self.shared.max_in_flight);
+            let max = self.shared.max_in_flight.to_string();
+            let what = format!("{max} calls are under way already");
+            let refused = status::overloaded(&what, [("maxInFlight".to_owned(), max)].into());
             self.shared.metrics.overloaded.inc();
             self.shared.metrics.call_ended(method, refused.code(), Duration::ZERO);
             return Box::pin(std::future::ready(Ok(refused.into_http())));
@@ -196,20 +198,6 @@ fn deadline_exceeded() -> Status {
     )
 }
 
-fn overloaded(max_in_flight: usize) -> Status {
-    let mut details = ErrorDetails::with_error_info(
-        "OVERLOADED",
-        DOMAIN,
-        [("maxInFlight".into(), max_in_flight.to_string())],
-    );
-    details.set_retry_info(Some(RETRY_AFTER_OVERLOAD));
-    Status::with_error_details(
-        Code::ResourceExhausted,
-        format!("{max_in_flight} calls are under way already: repeat this one after the delay given"),
-        details,
-    )
-}
-
 /// The status code that the headers tell. Those of a success come later, in the trailers.
 fn code_of(headers: &HeaderMap) -> Code {
     headers.get("grpc-status").map_or(Code::Ok, |value| Code::from_bytes(value.as_bytes()))
@@ -227,7 +215,8 @@ fn explain_undecodable(response: Response<Body>) -> Response<Body> {
     };
     let message = status.message();
     if let Some(sizes) = message.strip_prefix("Error, decoded message length too large: ") {
-        let details = ErrorDetails::with_error_info("MESSAGE_TOO_LARGE", DOMAIN, HashMap::new());
+        let details =
+            ErrorDetails::with_error_info(reason(ErrorReason::MessageTooLarge), DOMAIN, HashMap::new());
         let message = format!("the request message is too large: {sizes} (the server's max-message-bytes)");
         return Status::with_error_details(Code::OutOfRange, message, details).into_http();
     }
@@ -238,7 +227,7 @@ fn explain_undecodable(response: Response<Body>) -> Response<Body> {
     let (path, what) = fault.split_once(": ").unwrap_or(("", fault));
     let field = path.split_once('.').map_or("", |(_, field)| field);
     let mut details = ErrorDetails::with_bad_request_violation(field, what);
-    details.set_error_info("INVALID_FIELD", DOMAIN, HashMap::new());
+    details.set_error_info(reason(ErrorReason::InvalidField), DOMAIN, HashMap::new());
     let message = format!("the request cannot be read: {fault}");
     Status::with_error_details(Code::InvalidArgument, message, details).into_http()
 }

@@ -4,6 +4,7 @@ use super::validate::Faults;
 use crate::{
     engine,
     ledger::{Key, Operation, Refusal, Refused},
+    proto::ErrorReason,
     store,
 };
 use std::{collections::HashMap, time::Duration};
@@ -11,7 +12,13 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt};
 
 /// The domain of every ErrorInfo.
-pub const DOMAIN: &str = "opledger";
+pub(super) const DOMAIN: &str = "opledger";
+/// The text of a reason: its name in the proto file without the prefix.
+pub(super) fn reason(reason: ErrorReason) -> &'static str {
+    let name = reason.as_str_name();
+    name.strip_prefix("ERROR_REASON_").unwrap_or(name)
+}
+
 /// Details travel in a header: many faults are cut to so many.
 const FAULTS_MAX: usize = 32;
 /// JSON pointers named in a conflict, at most; and characters of them all.
@@ -31,7 +38,8 @@ pub(super) fn invalid(faults: Faults) -> Status {
         message.truncate(end);
         message.push('…');
     }
-    let mut details = ErrorDetails::with_error_info("INVALID_FIELD", DOMAIN, HashMap::new());
+    let mut details =
+        ErrorDetails::with_error_info(reason(ErrorReason::InvalidField), DOMAIN, HashMap::new());
     details.set_bad_request(violations);
     Status::with_error_details(Code::InvalidArgument, message, details)
 }
@@ -51,7 +59,7 @@ pub(super) fn id_not_found(namespace: &str, id: &str) -> Status {
 }
 
 fn no_such(name: &str, metadata: HashMap<String, String>) -> Status {
-    let mut details = ErrorDetails::with_error_info("OPERATION_NOT_FOUND", DOMAIN, metadata);
+    let mut details = ErrorDetails::with_error_info(reason(ErrorReason::OperationNotFound), DOMAIN, metadata);
     details.set_resource_info("operation", name, "", "register it first");
     let message = "no such operation: register it first, or check the namespace and the key";
     Status::with_error_details(Code::NotFound, message, details)
@@ -63,40 +71,42 @@ pub(super) fn from_engine(error: engine::Error, key: &Key, sent_payload: Option<
     match error {
         engine::Error::Refused(refused) => from_refusal(*refused, key, sent_payload),
         engine::Error::Store(error) => from_store(&error),
-        engine::Error::Overloaded => overloaded("too many commands are waiting"),
+        engine::Error::Overloaded => overloaded("too many commands are waiting", HashMap::new()),
         engine::Error::Contended => {
-            let details = ErrorDetails::with_error_info("CONTENDED", DOMAIN, HashMap::new());
+            let details =
+                ErrorDetails::with_error_info(reason(ErrorReason::Contended), DOMAIN, HashMap::new());
             let message = "others changed the operation each time: nothing was done, call again";
             Status::with_error_details(Code::Aborted, message, details)
         }
         engine::Error::Stopping => {
-            unavailable("STORE_UNAVAILABLE", "the service is going down: nothing was done, call again")
+            unavailable(ErrorReason::ShuttingDown, "the service is going down: nothing was done, call again")
         }
     }
 }
 
 /// Too much at once; nothing was done.
-pub fn overloaded(what: &str) -> Status {
-    let mut details = ErrorDetails::with_error_info("OVERLOADED", DOMAIN, HashMap::new());
+pub(super) fn overloaded(what: &str, metadata: HashMap<String, String>) -> Status {
+    let mut details = ErrorDetails::with_error_info(reason(ErrorReason::Overloaded), DOMAIN, metadata);
     details.set_retry_info(Some(Duration::from_millis(250)));
     let message = format!("overloaded: {what}; nothing was done, call again after a pause");
     Status::with_error_details(Code::ResourceExhausted, message, details)
 }
 
-fn unavailable(reason: &str, message: &str) -> Status {
-    let mut details = ErrorDetails::with_error_info(reason, DOMAIN, HashMap::new());
+fn unavailable(why: ErrorReason, message: &str) -> Status {
+    let mut details = ErrorDetails::with_error_info(reason(why), DOMAIN, HashMap::new());
     details.set_retry_info(Some(Duration::from_millis(500)));
     Status::with_error_details(Code::Unavailable, message, details)
 }
 
 pub(super) fn from_store(error: &store::Error) -> Status {
     if matches!(error, store::Error::Data { .. } | store::Error::Corrupt { .. }) {
-        let details = ErrorDetails::with_error_info("STORE_REFUSED", DOMAIN, HashMap::new());
+        let details =
+            ErrorDetails::with_error_info(reason(ErrorReason::StoreRefused), DOMAIN, HashMap::new());
         let message = "the store refused this operation's data; the server's log has the reason";
         return Status::with_error_details(Code::Internal, message, details);
     }
     unavailable(
-        "STORE_UNAVAILABLE",
+        ErrorReason::StoreUnavailable,
         "the store cannot be reached, or its answer was lost: repeat the call as it was, that is always safe",
     )
 }
@@ -111,25 +121,26 @@ fn from_refusal(refused: Refused, key: &Key, sent_payload: Option<&str>) -> Stat
             mismatch(&name, metadata, action_type_differs, operation, sent_payload)
         }
         Refusal::LeaseLost => precondition(
-            "LEASE_LOST",
+            ErrorReason::LeaseLost,
             &name,
             metadata,
             "the lease token is not the current one: stop acting, and ask for the next step with Get",
         ),
         Refusal::OutcomeConflict => precondition(
-            "OUTCOME_CONFLICT",
+            ErrorReason::OutcomeConflict,
             &name,
             metadata,
             "the report contradicts the recorded outcome: it was kept, and a person must look",
         ),
         Refusal::AlreadyTerminal => precondition(
-            "ALREADY_TERMINAL",
+            ErrorReason::AlreadyTerminal,
             &name,
             metadata,
             "the operation is finished, its outcome stands: read it with Get",
         ),
         Refusal::VersionMismatch => {
-            let details = ErrorDetails::with_error_info("VERSION_MISMATCH", DOMAIN, metadata);
+            let details =
+                ErrorDetails::with_error_info(reason(ErrorReason::VersionMismatch), DOMAIN, metadata);
             let message = "the operation is no longer at if_version: read it again and decide anew";
             Status::with_error_details(Code::Aborted, message, details)
         }
@@ -166,9 +177,9 @@ fn screaming(name: &str) -> String {
     text
 }
 
-fn precondition(reason: &str, name: &str, metadata: HashMap<String, String>, message: &str) -> Status {
-    let mut details = ErrorDetails::with_error_info(reason, DOMAIN, metadata);
-    details.set_precondition_failure(vec![PreconditionViolation::new(reason, name, message)]);
+fn precondition(why: ErrorReason, name: &str, metadata: HashMap<String, String>, message: &str) -> Status {
+    let mut details = ErrorDetails::with_error_info(reason(why), DOMAIN, metadata);
+    details.set_precondition_failure(vec![PreconditionViolation::new(reason(why), name, message)]);
     Status::with_error_details(Code::FailedPrecondition, message, details)
 }
 
@@ -195,7 +206,8 @@ fn mismatch(
         }
         metadata.insert("differingPointers".to_owned(), pointers);
     }
-    let mut details = ErrorDetails::with_error_info("REQUEST_HASH_MISMATCH", DOMAIN, metadata);
+    let mut details =
+        ErrorDetails::with_error_info(reason(ErrorReason::RequestHashMismatch), DOMAIN, metadata);
     let description = "this key belongs to another request";
     details.set_resource_info("operation", name, "", description);
     let message = format!(
