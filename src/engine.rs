@@ -6,6 +6,8 @@
 
 mod batch;
 mod clock;
+pub mod feed;
+mod gossip;
 pub mod poll;
 mod shard;
 mod sweep;
@@ -45,6 +47,8 @@ pub struct Settings {
     pub sweep_interval: Duration,
     /// Records per shard that are kept at hand, so that the common next command needs no load.
     pub cached_rows: usize,
+    /// What watchers of the change feed may take.
+    pub feed: feed::Limits,
 }
 
 impl Default for Settings {
@@ -55,6 +59,7 @@ impl Default for Settings {
             queue_max: 4096,
             sweep_interval: Duration::from_secs(1),
             cached_rows: 8192,
+            feed: feed::Limits::default(),
         }
     }
 }
@@ -91,6 +96,10 @@ struct Inner {
     waiters: Arc<waiters::Waiters>,
     /// Changes whenever work for checkers or deliverers was written.
     due: Arc<watch::Sender<()>>,
+    feed: Arc<feed::Feed>,
+    gossip: Arc<gossip::Gossip>,
+    /// No more waiting: comes before `stopping`, or with it.
+    draining: watch::Sender<bool>,
     stopping: watch::Sender<bool>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -107,6 +116,9 @@ impl Engine {
         let clock = Arc::new(clock::Clock::default());
         let waiters = Arc::new(waiters::Waiters::default());
         let due = Arc::new(watch::Sender::new(()));
+        let feed = Arc::new(feed::Feed::new(settings.feed));
+        let gossip = Arc::new(gossip::Gossip::new(waiters.clone(), due.clone(), feed.clone()));
+        let (draining, _) = watch::channel(false);
         let (stopping, _) = watch::channel(false);
         let mut tasks = Vec::new();
         let mut shards = Vec::new();
@@ -118,6 +130,8 @@ impl Engine {
                 clock: clock.clone(),
                 waiters: waiters.clone(),
                 due: due.clone(),
+                feed: feed.clone(),
+                gossip: gossip.clone(),
                 metrics: metrics.clone(),
                 batch_max: settings.batch_max.max(1),
                 cached_rows: settings.cached_rows.max(1),
@@ -133,21 +147,40 @@ impl Engine {
                 hasher: RandomState::new(),
                 waiters,
                 due,
+                feed,
+                gossip,
+                draining,
                 stopping,
                 tasks: Mutex::new(tasks),
             }),
         };
+        engine.start_gossip();
         let sweeper = sweep::run(engine.clone(), settings.sweep_interval, engine.inner.stopping.subscribe());
         engine.keep(tokio::spawn(sweeper));
         engine
+    }
+
+    fn start_gossip(&self) {
+        let Inner { store, gossip, feed, waiters, stopping, .. } = &*self.inner;
+        self.keep(tokio::spawn(gossip.clone().speak(store.clone(), stopping.subscribe())));
+        self.keep(tokio::spawn(gossip.clone().listen(store.clone(), stopping.subscribe())));
+        let tail = feed::tail(feed.clone(), waiters.clone(), store.clone(), stopping.subscribe());
+        self.keep(tokio::spawn(tail));
     }
 
     fn keep(&self, task: JoinHandle<()>) {
         self.inner.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(task);
     }
 
+    /// Lets nobody wait any longer: who waits gets what there is, who watches is told where to resume.
+    /// Commands are carried out as before. Idempotent.
+    pub fn drain(&self) {
+        self.inner.draining.send_replace(true);
+    }
+
     /// Takes no more commands, finishes those that wait, and ends. Idempotent.
     pub async fn stop(&self) {
+        self.drain();
         self.inner.stopping.send_replace(true);
         let tasks =
             std::mem::take(&mut *self.inner.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
@@ -155,6 +188,7 @@ impl Engine {
             // A shard that panicked has answered nobody; there is nothing more to do about it here.
             drop(task.await);
         }
+        self.inner.gossip.last_word(&*self.inner.store).await;
     }
 
     /// The policy that holds for an action type now.
@@ -209,20 +243,21 @@ impl Engine {
         is_enough: impl Fn(&Reply) -> bool,
     ) -> Result<Reply, Error> {
         let mut waiter = self.inner.waiters.wait_for(key);
-        let mut stopping = self.inner.stopping.subscribe();
+        let mut draining = self.inner.draining.subscribe();
         loop {
             let reply = self.observe(key).await?;
-            if is_enough(&reply) || Instant::now() >= deadline || *stopping.borrow() {
+            if is_enough(&reply) || Instant::now() >= deadline || *draining.borrow() {
                 return Ok(reply);
             }
-            // Another replica's change is not heard of here: look again at a slow pace, and when the
-            // lease that stands in the way ends.
-            let lapse = reply.retry_after.unwrap_or(waiters::RECHECK).min(waiters::RECHECK);
+            // Another replica's word may have been lost: look again at a slow pace, and when the lease that
+            // stands in the way ends.
+            let recheck = self.inner.gossip.recheck();
+            let lapse = reply.retry_after.unwrap_or(recheck).min(recheck);
             let recheck = Instant::now() + lapse.max(Duration::from_millis(20));
             tokio::select! {
                 () = waiter.changed() => {}
                 () = tokio::time::sleep_until(recheck.min(deadline)) => {}
-                _ = stopping.changed() => {}
+                () = stopped(&mut draining) => {}
             }
         }
     }

@@ -6,8 +6,8 @@ use opledger::{
     ledger::{DueKind, Key, Operation, Timestamp},
     policy_file::{self, Policies},
     store::{
-        BoxFuture, Candidate, DecidedAt, Error, ListQuery, PollQuery, Snapshot, Store, StoredEvent, Swapped,
-        Write,
+        BoxFuture, Candidate, DecidedAt, Error, FeedChanges, FeedPage, ListQuery, Listener, PollQuery,
+        Snapshot, Store, StoredEvent, Swapped, Write,
     },
     telemetry::Metrics,
 };
@@ -95,6 +95,31 @@ impl Store for ShiftedClock {
         limit: u32,
     ) -> BoxFuture<'a, Result<Option<Vec<StoredEvent>>, Error>> {
         self.inner.events(key, after_sequence, limit)
+    }
+
+    fn feed<'a>(
+        &'a self,
+        namespace: &'a str,
+        after_sequence: i64,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<FeedPage, Error>> {
+        self.inner.feed(namespace, after_sequence, limit)
+    }
+
+    fn feed_changes(&self, after_sequence: i64, limit: u32) -> BoxFuture<'_, Result<FeedChanges, Error>> {
+        self.inner.feed_changes(after_sequence, limit)
+    }
+
+    fn feed_end(&self) -> BoxFuture<'_, Result<i64, Error>> {
+        self.inner.feed_end()
+    }
+
+    fn announce<'a>(&'a self, text: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        self.inner.announce(text)
+    }
+
+    fn listen(&self) -> BoxFuture<'_, Result<Option<Box<dyn Listener>>, Error>> {
+        self.inner.listen()
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), Error>> {

@@ -118,7 +118,10 @@ journal as (
         operation_id, sequence, version, event_at, attempt, kind, status, actor, detail_json
     )
     select
-        e.operation_id, (select pg_current_xact_id()::text::bigint << 12) | (e.place - 1),
+        e.operation_id,
+        -- The offset is a multiple of 4096, so the place still has the low bits to itself.
+        (select (pg_current_xact_id()::text::bigint << 12) + feed.sequence_offset from agent_feed as feed where feed.id)
+            | (e.place - 1),
         e.version, e.event_at, e.attempt, e.kind, e.status, e.actor, e.detail_json
     from unnest(
         $48::uuid[], $49::bigint[], $50::timestamptz[], $51::integer[], $52::text[], $53::text[], $54::text[], $55::text[]
