@@ -98,6 +98,7 @@ struct Inner {
     due: Arc<watch::Sender<()>>,
     feed: Arc<feed::Feed>,
     gossip: Arc<gossip::Gossip>,
+    started: Instant,
     /// No more waiting: comes before `stopping`, or with it.
     draining: watch::Sender<bool>,
     stopping: watch::Sender<bool>,
@@ -149,6 +150,7 @@ impl Engine {
                 due,
                 feed,
                 gossip,
+                started: Instant::now(),
                 draining,
                 stopping,
                 tasks: Mutex::new(tasks),
@@ -161,15 +163,22 @@ impl Engine {
     }
 
     fn start_gossip(&self) {
-        let Inner { store, gossip, feed, waiters, stopping, .. } = &*self.inner;
+        let Inner { store, gossip, feed, stopping, .. } = &*self.inner;
         self.keep(tokio::spawn(gossip.clone().speak(store.clone(), stopping.subscribe())));
         self.keep(tokio::spawn(gossip.clone().listen(store.clone(), stopping.subscribe())));
-        let tail = feed::tail(feed.clone(), waiters.clone(), store.clone(), stopping.subscribe());
+        let tail = feed::tail(feed.clone(), store.clone(), stopping.subscribe());
         self.keep(tokio::spawn(tail));
     }
 
     fn keep(&self, task: JoinHandle<()>) {
         self.inner.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(task);
+    }
+
+    /// True while changes that other replicas announce are heard here; where not, callers that wait for one
+    /// look more often.
+    #[must_use]
+    pub fn hears_replicas(&self) -> bool {
+        self.inner.gossip.hears()
     }
 
     /// Lets nobody wait any longer: who waits gets what there is, who watches is told where to resume.
@@ -251,12 +260,13 @@ impl Engine {
             }
             // Another replica's word may have been lost: look again at a slow pace, and when the lease that
             // stands in the way ends.
-            let recheck = self.inner.gossip.recheck();
-            let lapse = reply.retry_after.unwrap_or(recheck).min(recheck);
-            let recheck = Instant::now() + lapse.max(Duration::from_millis(20));
+            let mut look = waiter.next_look(Instant::now(), self.inner.started, self.inner.gossip.recheck());
+            if let Some(lapse) = reply.retry_after {
+                look = look.min(Instant::now() + lapse.max(Duration::from_millis(20)));
+            }
             tokio::select! {
                 () = waiter.changed() => {}
-                () = tokio::time::sleep_until(recheck.min(deadline)) => {}
+                () = tokio::time::sleep_until(look.min(deadline)) => {}
                 () = stopped(&mut draining) => {}
             }
         }

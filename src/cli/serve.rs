@@ -91,6 +91,12 @@ async fn serve(config: &Config) -> Result<(), String> {
         ..engine::Settings::default()
     };
     let engine = Engine::start(parts.store.clone(), parts.policies.clone(), settings, metrics.clone());
+    let (waiting, drain) = (engine.clone(), shutdown.clone());
+    tokio::spawn(async move {
+        // Who waits or watches must not hold up the drain.
+        drain.wait().await;
+        waiting.drain();
+    });
     tokio::spawn(health::monitor(parts.store, health.clone(), shutdown.clone()));
     let counted = metrics.clone();
     tokio::spawn(parts.policies.clone().on_reload(move |taken| counted.policy_reloaded(taken)));

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     ledger::Key,
-    store::{self, FeedEvent, Store},
+    store::{self, FeedEvent, FeedPage, Store},
 };
 use std::{
     collections::HashMap,
@@ -102,13 +102,30 @@ pub(super) struct Feed {
     /// How many watch.
     watching: watch::Sender<usize>,
     rooms: Mutex<HashMap<String, Room>>,
+    /// The watchers of single keys; beside the engine's waiters, whom only that one change wakes.
+    keys: Arc<Waiters>,
     reads: Semaphore,
 }
 
 /// The watchers of one namespace.
 struct Room {
-    news: watch::Sender<()>,
+    /// Counts the news.
+    news: watch::Sender<u64>,
     watching: usize,
+    /// What one of them has read since the last news: the others mostly want the same.
+    last: Option<Shared>,
+}
+
+struct Shared {
+    news: u64,
+    after: i64,
+    page: Arc<FeedPage>,
+}
+
+impl Room {
+    fn wake(&self) {
+        self.news.send_modify(|count| *count += 1);
+    }
 }
 
 impl Feed {
@@ -118,6 +135,7 @@ impl Feed {
             stirred: watch::Sender::new(()),
             watching: watch::Sender::new(0),
             rooms: Mutex::default(),
+            keys: Arc::default(),
             reads: Semaphore::new(READS),
         }
     }
@@ -140,23 +158,24 @@ impl Feed {
 
     fn join(self: &Arc<Self>, namespace: &str) -> Place {
         let mut rooms = self.lock();
-        let room = rooms
-            .entry(namespace.to_owned())
-            .or_insert_with(|| Room { news: watch::Sender::new(()), watching: 0 });
+        let room = rooms.entry(namespace.to_owned()).or_insert_with(|| Room {
+            news: watch::Sender::new(0),
+            watching: 0,
+            last: None,
+        });
         room.watching += 1;
         Place { feed: self.clone(), namespace: namespace.to_owned(), news: room.news.subscribe() }
     }
 
     fn wake(&self, namespace: &str) {
         if let Some(room) = self.lock().get(namespace) {
-            room.news.send_replace(());
+            room.wake();
         }
     }
 
     fn wake_all(&self) {
-        for room in self.lock().values() {
-            room.news.send_replace(());
-        }
+        self.lock().values().for_each(Room::wake);
+        self.keys.wake_all();
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Room>> {
@@ -177,7 +196,26 @@ impl Drop for Seat {
 struct Place {
     feed: Arc<Feed>,
     namespace: String,
-    news: watch::Receiver<()>,
+    news: watch::Receiver<u64>,
+}
+
+impl Place {
+    /// The page after a sequence number: another watcher's, where there was no news since that was read.
+    async fn page(&mut self, store: &dyn Store, after: i64) -> Result<Arc<FeedPage>, store::Error> {
+        let news = *self.news.borrow_and_update();
+        let last = self.feed.lock().get(&self.namespace).and_then(|room| {
+            let last = room.last.as_ref()?;
+            (last.news == news && last.after == after).then(|| last.page.clone())
+        });
+        if let Some(page) = last {
+            return Ok(page);
+        }
+        let page = Arc::new(store.feed(&self.namespace, after, PAGE).await?);
+        if let Some(room) = self.feed.lock().get_mut(&self.namespace) {
+            room.last = (room.watching > 1).then(|| Shared { news, after, page: page.clone() });
+        }
+        Ok(page)
+    }
 }
 
 impl Drop for Place {
@@ -193,12 +231,7 @@ impl Drop for Place {
 }
 
 /// Looks at the feed's end while somebody watches, and wakes those who have something new.
-pub(super) async fn tail(
-    feed: Arc<Feed>,
-    waiters: Arc<Waiters>,
-    store: Arc<dyn Store>,
-    mut stopping: watch::Receiver<bool>,
-) {
+pub(super) async fn tail(feed: Arc<Feed>, store: Arc<dyn Store>, mut stopping: watch::Receiver<bool>) {
     let tail = async {
         let mut watching = feed.watching.subscribe();
         let mut stirred = feed.stirred.subscribe();
@@ -214,11 +247,10 @@ pub(super) async fn tail(
                 }
             };
             feed.wake_all();
-            waiters.wake_all();
             let mut pause = LOOK_SOON;
             while *watching.borrow() > 0 {
                 stirred.mark_unchanged();
-                match look(&feed, &waiters, &*store, &mut position).await {
+                match look(&feed, &*store, &mut position).await {
                     Ok(true) => pause = LOOK_SOON,
                     Ok(false) => pause = LOOK_IDLE.min(pause * 2),
                     // Watchers that read find out, and say so; the tail only goes on.
@@ -241,12 +273,7 @@ pub(super) async fn tail(
 }
 
 /// Reads on from `position` to the end. True where there was something.
-async fn look(
-    feed: &Feed,
-    waiters: &Waiters,
-    store: &dyn Store,
-    position: &mut i64,
-) -> Result<bool, store::Error> {
+async fn look(feed: &Feed, store: &dyn Store, position: &mut i64) -> Result<bool, store::Error> {
     let before = *position;
     loop {
         let changes = store.feed_changes(*position, PAGE).await?;
@@ -259,7 +286,7 @@ async fn look(
                 last = &key.namespace;
                 feed.wake(last);
             }
-            waiters.wake(KeyHash::of(key));
+            feed.keys.wake(KeyHash::of(key));
         }
         if !changes.more {
             return Ok(*position > before);
@@ -284,11 +311,11 @@ impl Engine {
         let source = match &watch.operation_key {
             Some(operation_key) => {
                 let key = Key::new(&watch.namespace, operation_key);
-                let waiter = self.inner.waiters.wait_for(&key);
+                let waiters = [self.inner.waiters.wait_for(&key), feed.keys.wait_for(&key)];
                 let reply = self.observe(&key).await?;
                 let is_finished = reply.operation.state.status.is_terminal();
                 let action_type = reply.operation.identity.action_type.clone();
-                Source::Key { key, waiter, action_type, is_finished }
+                Source::Key { key, waiters, action_type, is_finished }
             }
             None => Source::Namespace(feed.join(&watch.namespace)),
         };
@@ -315,7 +342,7 @@ impl Engine {
 /// Where a watcher's events come from.
 enum Source {
     Namespace(Place),
-    Key { key: Key, waiter: Waiter, action_type: Arc<str>, is_finished: bool },
+    Key { key: Key, waiters: [Waiter; 2], action_type: Arc<str>, is_finished: bool },
 }
 
 impl Source {
@@ -327,7 +354,10 @@ impl Source {
                     std::future::pending::<()>().await;
                 }
             }
-            Source::Key { waiter, .. } => waiter.changed().await,
+            Source::Key { waiters: [by_shards, by_tail], .. } => tokio::select! {
+                () = by_shards.changed() => {}
+                () = by_tail.changed() => {}
+            },
         }
     }
 }
@@ -410,14 +440,14 @@ impl Watcher {
         // Closed never; waits its turn among the watchers.
         let _turn = self.feed.reads.acquire().await.map_err(|_| Error::Stopping)?;
         let wanted = &self.watch.action_types;
-        let is_wanted = |action_type: &str| wanted.is_empty() || wanted.iter().any(|name| name == action_type);
+        let is_wanted =
+            |action_type: &str| wanted.is_empty() || wanted.iter().any(|name| name == action_type);
         match &mut self.source {
             Source::Namespace(place) => {
-                // Before the read: what comes later wakes.
-                place.news.mark_unchanged();
-                let mut page = self.store.feed(&place.namespace, self.upto, PAGE).await?;
-                page.found.retain(|event| is_wanted(&event.action_type));
-                Ok(Read { found: page.found, upto: page.upto, more: page.more, is_finished: false })
+                let page = place.page(&*self.store, self.upto).await?;
+                let found =
+                    page.found.iter().filter(|event| is_wanted(&event.action_type)).cloned().collect();
+                Ok(Read { found, upto: page.upto, more: page.more, is_finished: false })
             }
             Source::Key { key, action_type, is_finished, .. } => {
                 let events = self.store.events(key, self.upto, PAGE).await?;

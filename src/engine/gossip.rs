@@ -87,7 +87,11 @@ impl Gossip {
 
     /// How long a change may go unnoticed by a waiting caller.
     pub fn recheck(&self) -> Duration {
-        if self.hears.load(Ordering::Relaxed) { RECHECK_ANNOUNCED } else { RECHECK_ALONE }
+        if self.hears() { RECHECK_ANNOUNCED } else { RECHECK_ALONE }
+    }
+
+    pub fn hears(&self) -> bool {
+        self.hears.load(Ordering::Relaxed)
     }
 
     /// Notes what a batch changed. Never waits.

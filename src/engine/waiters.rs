@@ -4,8 +4,9 @@ use crate::ledger::Key;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 /// A key as it travels between replicas: every version makes the same number of it. Two keys with one
 /// number only wake each other's waiters for nothing.
@@ -69,6 +70,16 @@ impl Waiters {
 }
 
 impl Waiter {
+    /// When to look again although nobody said anything: all who wait for one key at the same moment, so that
+    /// they share one look at the store; those of other keys at another one.
+    pub fn next_look(&self, now: Instant, since: Instant, every: Duration) -> Instant {
+        let period = every.as_millis().max(1);
+        let phase = u128::from(self.hash.0) % period;
+        let passed = (now - since).as_millis();
+        let ahead = period - (passed + period - phase) % period;
+        now + Duration::from_millis(u64::try_from(ahead).unwrap_or(u64::MAX))
+    }
+
     /// Answers at the next change.
     pub async fn changed(&mut self) {
         if self.changed.changed().await.is_err() {
@@ -93,6 +104,17 @@ impl Drop for Waiter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_who_wait_for_a_key_look_at_the_same_moment() {
+        let waiters = Arc::<Waiters>::default();
+        let (since, second) = (Instant::now(), Duration::from_secs(1));
+        let waiter = waiters.wait_for(&Key::new("default", "k"));
+        let first = waiter.next_look(since, since, second);
+        assert!(first > since && first <= since + second);
+        assert_eq!(waiter.next_look(first - Duration::from_millis(3), since, second), first);
+        assert_eq!(waiter.next_look(first, since, second), first + second);
+    }
 
     /// The numbers travel between versions: they must never change.
     #[test]

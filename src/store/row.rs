@@ -205,7 +205,8 @@ pub(crate) fn feed_event<C: Cells>(
     (page.upto, page.more) = reach(cells, limit, page.upto)?;
     let (operation_key, action_type) = (cells.text(), cells.text());
     let read = || Ok((operation_key?, action_type?));
-    let found: (Option<String>, Option<String>) = read().map_err(|error: sqlx::Error| Error::of_read(&error))?;
+    let found: (Option<String>, Option<String>) =
+        read().map_err(|error: sqlx::Error| Error::of_read(&error))?;
     if let (Some(operation_key), Some(action_type)) = found
         && let Some(stored) = event(cells, &Key::new(namespace, &operation_key))?
     {
@@ -223,7 +224,8 @@ pub(crate) fn feed_change<C: Cells>(
     (changes.upto, changes.more) = reach(cells, limit, changes.upto)?;
     let (namespace, operation_key) = (cells.text(), cells.text());
     let read = || Ok((namespace?, operation_key?));
-    let found: (Option<String>, Option<String>) = read().map_err(|error: sqlx::Error| Error::of_read(&error))?;
+    let found: (Option<String>, Option<String>) =
+        read().map_err(|error: sqlx::Error| Error::of_read(&error))?;
     if let (Some(namespace), Some(operation_key)) = found {
         changes.keys.push(Key::new(&namespace, &operation_key));
     }

@@ -3,6 +3,9 @@
 //! PostgreSQL is tested where `OPLEDGER_TEST_POSTGRES_URL` names a superuser's URL; without it that half is
 //! skipped with a line, and fails where `CI` is set.
 
+mod crew;
+mod feed;
+mod gossip;
 mod harness;
 mod migrations;
 mod over_grpc;
