@@ -15,3 +15,4 @@ mod shell_program;
 mod shell_server;
 mod state_table;
 mod store_conformance;
+mod tidy;
