@@ -6,9 +6,12 @@
 
 mod batch;
 mod clock;
+pub mod poll;
 mod shard;
 mod sweep;
 mod waiters;
+
+pub use poll::Poll;
 
 use crate::{
     ledger::{Action, Command, Key, NextStep, Policy, Refused, Reply, Status},
@@ -86,6 +89,8 @@ struct Inner {
     shards: Vec<mpsc::Sender<batch::Job>>,
     hasher: RandomState,
     waiters: Arc<waiters::Waiters>,
+    /// Changes whenever work for checkers or deliverers was written.
+    due: Arc<watch::Sender<()>>,
     stopping: watch::Sender<bool>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -101,6 +106,7 @@ impl Engine {
     ) -> Self {
         let clock = Arc::new(clock::Clock::default());
         let waiters = Arc::new(waiters::Waiters::default());
+        let due = Arc::new(watch::Sender::new(()));
         let (stopping, _) = watch::channel(false);
         let mut tasks = Vec::new();
         let mut shards = Vec::new();
@@ -111,6 +117,7 @@ impl Engine {
                 policies: policies.clone(),
                 clock: clock.clone(),
                 waiters: waiters.clone(),
+                due: due.clone(),
                 metrics: metrics.clone(),
                 batch_max: settings.batch_max.max(1),
                 cached_rows: settings.cached_rows.max(1),
@@ -125,6 +132,7 @@ impl Engine {
                 shards,
                 hasher: RandomState::new(),
                 waiters,
+                due,
                 stopping,
                 tasks: Mutex::new(tasks),
             }),

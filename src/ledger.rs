@@ -17,9 +17,9 @@ pub mod transition;
 
 pub use command::{Action, ClaimOptions, Command, Evidence, Observation, Outcome};
 pub use decision::{Change, Decision, Granted, NextStep, Refusal, Refused, Reply};
-pub use due::{Due, DueKind};
+pub use due::{Due, DueKind, DueMoment};
 pub use event::{Event, EventKind, replay};
-pub use lease::{Lease, LeaseToken};
+pub use lease::{CheckLease, Lease, LeaseToken};
 pub use operation::{Identity, Key, Operation, State, Status};
 pub use policy::Policy;
 pub use timestamp::Timestamp;

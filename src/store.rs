@@ -1,7 +1,7 @@
 //! What storage promises. It loads and swaps; no rule of the ledger lives behind this seam.
 
 use crate::ledger::{Due, DueKind, Event, Key, Operation, Status, Timestamp, operation::Revision};
-use std::{collections::BTreeMap, future::Future, pin::Pin, time::Duration};
+use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Duration};
 use uuid::Uuid;
 
 pub mod error;
@@ -82,6 +82,28 @@ pub struct ListQuery {
     pub limit: u32,
 }
 
+/// Which work a poll takes.
+#[derive(Clone, Debug)]
+pub struct PollQuery {
+    /// The namespace.
+    pub namespace: String,
+    /// [`DueKind::Check`] or [`DueKind::Deliver`].
+    pub kind: DueKind,
+    /// Any of these; empty: all.
+    pub action_types: Vec<String>,
+}
+
+/// Something that a poll may take.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Since when it is due.
+    pub due_at: Timestamp,
+    /// Its action type.
+    pub action_type: Arc<str>,
+    /// Its name.
+    pub key: Key,
+}
+
 /// An event as it was stored.
 #[derive(Clone, Debug)]
 pub struct StoredEvent {
@@ -108,6 +130,19 @@ pub trait Store: Send + Sync + 'static {
     /// The keys of at most `limit` operations with work of this kind that is due by the store's clock,
     /// longest due first.
     fn due(&self, kind: DueKind, limit: u32) -> BoxFuture<'_, Result<Vec<Key>, Error>>;
+
+    /// What a poll may take now, at most `limit` of each action type, longest due first.
+    fn poll_due<'a>(
+        &'a self,
+        query: &'a PollQuery,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<Vec<Candidate>, Error>>;
+
+    /// How long until a poll may take something; none where nothing is in sight.
+    fn poll_next<'a>(&'a self, query: &'a PollQuery) -> BoxFuture<'a, Result<Option<Duration>, Error>>;
+
+    /// The keys of what this poll took and still holds.
+    fn polled<'a>(&'a self, namespace: &'a str, poll_id: Uuid) -> BoxFuture<'a, Result<Vec<Key>, Error>>;
 
     /// The key of the operation with this id in this namespace.
     fn find<'a>(

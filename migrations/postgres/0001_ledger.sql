@@ -46,10 +46,18 @@ create table agent_operations (
     escalate_at timestamptz,
     -- When the provider should be asked next.
     next_check_at timestamptz,
+    -- When a deliverer should take it; only while pending with a stored payload.
+    deliver_at timestamptz,
     -- Since when a person must decide.
     review_since timestamptz,
     -- When it succeeded or finally failed.
     completed_at timestamptz,
+    -- The poll that took the current lease, so that its repeat gets it again.
+    poll_id uuid,
+    -- Checkers' leases that were ever granted.
+    check_lease_count integer not null,
+    -- The checker's lease whose report has not come: holder, end and duration, as JSON.
+    check_lease text,
     -- Whose keys these are; separate namespaces never meet.
     namespace varchar(64) collate "C" not null,
     -- The stable name of the intention, kept across retries.
@@ -134,7 +142,7 @@ create table agent_operation_events (
         check (kind in (
             'registered', 'claimed', 'dispatched', 'renewed', 'succeeded', 'failed_final',
             'marked_unknown', 'lease_expired', 'released', 'checked', 'escalated',
-            'conflict_refused', 'outcome_conflict', 'result_forgotten'
+            'conflict_refused', 'outcome_conflict', 'result_forgotten', 'check_claimed'
         ))
 );
 
@@ -148,6 +156,12 @@ create table agent_operation_due (
     -- What: sweep (a lease ends, an unknown operation counts as unresolved), check (the provider
     -- has to be asked), deliver (waits for a deliverer), review (a person has to decide).
     kind text collate "C" not null,
+    -- The operation's namespace.
+    namespace varchar(64) collate "C" not null,
+    -- The operation's action type.
+    action_type varchar(80) collate "C" not null,
+    -- The poll that holds the lease whose end is due.
+    poll_id uuid,
 
     -- Sets and deletes one operation's moments.
     primary key (operation_id, kind),
@@ -157,5 +171,14 @@ create table agent_operation_due (
 -- Rows come and go quickly; vacuum must keep up although the table stays small.
 with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 
--- Takes what is due, longest due first: the sweeper and the pollers.
-create index agent_operation_due_by_moment on agent_operation_due (kind, due_at);
+-- Takes what has to be looked at or decided, longest due first: the sweeper and the reviews. A row's kind
+-- never changes, so each row stands in one of the two partial indexes.
+create index agent_operation_due_by_moment on agent_operation_due (kind, due_at)
+    where kind in ('sweep', 'review');
+
+-- Takes what a checker or a deliverer may have, action type by action type, longest due first.
+create index agent_operation_due_for_polls on agent_operation_due (namespace, kind, action_type, due_at)
+    where kind in ('check', 'deliver');
+
+-- Finds again what a poll took, when its answer was lost.
+create index agent_operation_due_by_poll on agent_operation_due (poll_id) where poll_id is not null;

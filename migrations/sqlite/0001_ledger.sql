@@ -43,6 +43,14 @@ create table agent_operations (
     escalate_at integer,
     -- When the provider should be asked next.
     next_check_at integer,
+    -- When a deliverer should take it; only while pending with a stored payload.
+    deliver_at integer,
+    -- The checker's lease whose report has not come: holder, end and duration, as JSON.
+    check_lease text,
+    -- Checkers' leases that were ever granted.
+    check_lease_count integer not null,
+    -- The poll that took the current lease, so that its repeat gets it again.
+    poll_id text,
     -- Since when a person must decide.
     review_since integer,
     -- When it succeeded or finally failed.
@@ -110,7 +118,7 @@ create table agent_operation_events (
         check (kind in (
             'registered', 'claimed', 'dispatched', 'renewed', 'succeeded', 'failed_final',
             'marked_unknown', 'lease_expired', 'released', 'checked', 'escalated',
-            'conflict_refused', 'outcome_conflict', 'result_forgotten'
+            'conflict_refused', 'outcome_conflict', 'result_forgotten', 'check_claimed'
         )),
     -- The operation's status after it.
     status text not null,
@@ -133,10 +141,25 @@ create table agent_operation_due (
     kind text not null check (kind in ('sweep', 'check', 'deliver', 'review')),
     -- When it is due.
     due_at integer not null,
+    -- The operation's namespace.
+    namespace text not null,
+    -- The operation's action type.
+    action_type text not null,
+    -- The poll that holds the lease whose end is due.
+    poll_id text,
 
     -- Sets and deletes one operation's moments.
     primary key (operation_id, kind)
 ) strict, without rowid;
 
--- Takes what is due, longest due first: the sweeper and the pollers.
-create index agent_operation_due_by_moment on agent_operation_due (kind, due_at);
+-- Takes what has to be looked at or decided, longest due first: the sweeper and the reviews. A row's kind
+-- never changes, so each row stands in one of the two partial indexes.
+create index agent_operation_due_by_moment on agent_operation_due (kind, due_at)
+    where kind in ('sweep', 'review');
+
+-- Takes what a checker or a deliverer may have, action type by action type, longest due first.
+create index agent_operation_due_for_polls on agent_operation_due (namespace, kind, action_type, due_at)
+    where kind in ('check', 'deliver');
+
+-- Finds again what a poll took, when its answer was lost.
+create index agent_operation_due_by_poll on agent_operation_due (poll_id) where poll_id is not null;

@@ -7,7 +7,7 @@ use super::{
     waiters::Waiters,
 };
 use crate::{
-    ledger::{EventKind, Key, Operation},
+    ledger::{Due, DueKind, EventKind, Key, Operation},
     policy_file::Policies,
     store::{self, DecidedAt, Store, Swapped, Write},
     telemetry::{Metrics, StoreFailure},
@@ -27,6 +27,7 @@ pub(super) struct Parts {
     pub policies: Policies,
     pub clock: Arc<Clock>,
     pub waiters: Arc<Waiters>,
+    pub due: Arc<watch::Sender<()>>,
     pub metrics: Arc<Metrics>,
     pub batch_max: usize,
     pub cached_rows: usize,
@@ -179,9 +180,11 @@ impl Shard {
 
     fn settle(&mut self, groups: Vec<Group>, writes: Vec<Write>, swapped: &Swapped, again: &mut Vec<Job>) {
         self.parts.clock.learn(swapped.now);
+        let mut is_work_due = false;
         for ((group, write), written) in groups.into_iter().zip(writes).zip(&swapped.written) {
             if *written {
                 self.count(&write);
+                is_work_due |= has_work(&write);
                 self.parts.waiters.wake(group.key());
                 self.remember(write.after);
                 group.answer();
@@ -189,6 +192,9 @@ impl Shard {
                 self.parts.metrics.swaps_stale.inc();
                 self.retry(group, again);
             }
+        }
+        if is_work_due {
+            self.parts.due.send_replace(());
         }
     }
 
@@ -247,6 +253,13 @@ impl Shard {
             }
         }
     }
+}
+
+/// True where checkers or deliverers have something to do, now or some time.
+fn has_work(write: &Write) -> bool {
+    let due = Due::of(&write.after);
+    due.changes_from(write.due_before)
+        .any(|(kind, moment)| matches!(kind, DueKind::Check | DueKind::Deliver) && moment.is_some())
 }
 
 /// The label under which an error is counted.

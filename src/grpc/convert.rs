@@ -65,6 +65,7 @@ fn event_type(kind: EventKind) -> proto::EventType {
         EventKind::ConflictRefused => proto::EventType::ConflictRefused,
         EventKind::OutcomeConflict => proto::EventType::OutcomeConflict,
         EventKind::ResultForgotten => proto::EventType::ResultForgotten,
+        EventKind::CheckClaimed => proto::EventType::CheckClaimed,
     }
 }
 
@@ -89,9 +90,10 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 pub(super) fn operation(operation: Operation) -> proto::Operation {
     let Operation { identity, state } = operation;
     let review_required = state.review_reason.is_some();
-    let (lease_holder, lease_until) = match state.lease {
-        Some(lease) => (Some(lease.holder), Some(lease.until)),
-        None => (None, None),
+    let (lease_holder, lease_until) = match (state.lease, state.check_lease) {
+        (Some(lease), _) => (Some(lease.holder), Some(lease.until)),
+        (None, Some(lease)) => (Some(lease.holder), Some(lease.until)),
+        (None, None) => (None, None),
     };
     proto::Operation {
         namespace: identity.key.namespace.as_ref().to_owned(),

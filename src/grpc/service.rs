@@ -272,8 +272,22 @@ impl Ledger for LedgerService {
         Ok(Response::new(proto::ListEventsResponse { events, next_page_token }))
     }
 
-    async fn poll(&self, _: Request<proto::PollRequest>) -> Answer<proto::PollResponse> {
-        Err(Status::unimplemented("Poll is not served by this version"))
+    async fn poll(&self, request: Request<proto::PollRequest>) -> Answer<proto::PollResponse> {
+        let request = request.into_inner();
+        let mut faults = Faults::default();
+        let wait = faults.wait(request.wait.as_ref());
+        let poll = validate::poll(&mut faults, request, ANONYMOUS);
+        reject(faults)?;
+        let poll = poll.ok_or_else(|| Status::internal("an unchecked request"))?;
+        let taken = self.engine.poll(&poll, Instant::now() + wait).await;
+        let key = Key::new(&poll.query.namespace, "");
+        let taken = taken.map_err(|error| status::from_engine(error, &key, None))?;
+        let items = taken.into_iter().map(|reply| proto::poll_response::Item {
+            next_step: convert::next_step(reply.next_step),
+            lease: reply.lease.map(convert::lease),
+            operation: Some(convert::operation(reply.operation)),
+        });
+        Ok(Response::new(proto::PollResponse { items: items.collect() }))
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<proto::WatchResponse, Status>> + Send>>;

@@ -1,13 +1,15 @@
 //! Checks every field of a request and names all faults at once.
 
 use crate::{
+    engine::Poll,
     fingerprint,
     ledger::{
-        ClaimOptions, Evidence, Key, LeaseToken, Observation, Outcome, Policy, Timestamp,
+        ClaimOptions, DueKind, Evidence, Key, LeaseToken, Observation, Outcome, Policy, Timestamp,
         command::{Claim, Complete, Extend, MarkUnknown, Reconcile, Register},
         limits,
     },
     proto,
+    store::PollQuery,
 };
 use std::{collections::BTreeMap, collections::HashMap, sync::Arc, time::Duration};
 use tonic_types::FieldViolation;
@@ -179,6 +181,7 @@ impl Faults {
             worker_id: options.worker_id.clone(),
             lease_duration: self.lease_duration("claim.lease_duration", options.lease_duration.as_ref()),
             two_step: options.two_step,
+            poll_id: None,
         }
     }
 
@@ -307,6 +310,7 @@ pub(super) fn claim(faults: &mut Faults, request: &proto::ClaimRequest) -> Claim
             worker_id: String::new(),
             lease_duration: None,
             two_step: false,
+            poll_id: None,
         },
     };
     Claim { options, expected_request_hash: hash.map(|text| faults.hash("expected_request_hash", text)) }
@@ -380,5 +384,45 @@ pub(super) fn reconcile(faults: &mut Faults, request: proto::ReconcileRequest) -
         evidence,
         operator_decision: request.operator_decision,
         if_version: request.if_version,
+    })
+}
+
+/// Operations and action types in one poll, at most.
+const POLL_MAX: usize = 100;
+
+pub(super) fn poll(faults: &mut Faults, request: proto::PollRequest, actor: &str) -> Option<Poll> {
+    let namespace = faults.namespace(&request.namespace).to_owned();
+    let kind = match proto::Purpose::try_from(request.purpose) {
+        Ok(proto::Purpose::Execute) => Some(DueKind::Deliver),
+        Ok(proto::Purpose::Reconcile) => Some(DueKind::Check),
+        _ => {
+            faults.add("purpose", "is missing: send PURPOSE_EXECUTE or PURPOSE_RECONCILE");
+            None
+        }
+    };
+    if request.action_types.len() > POLL_MAX {
+        faults.add("action_types", format!("has more than {POLL_MAX}"));
+    }
+    for action_type in &request.action_types {
+        faults.action_type("action_types", action_type);
+    }
+    let max = match usize::try_from(request.max_operations) {
+        Ok(max) => max.clamp(1, POLL_MAX),
+        Err(_) => {
+            faults.add("max_operations", "must not be negative: 0 means 1, more than 100 means 100");
+            1
+        }
+    };
+    faults.note("worker_id", limits::optional_text(&request.worker_id, 200));
+    let mut action_types = request.action_types;
+    action_types.sort_unstable();
+    action_types.dedup();
+    Some(Poll {
+        poll_id: faults.uuid("poll_id", &request.poll_id),
+        lease_duration: faults.lease_duration("lease_duration", request.lease_duration.as_ref()),
+        query: PollQuery { namespace, kind: kind?, action_types },
+        max,
+        worker_id: request.worker_id,
+        actor: actor.into(),
     })
 }

@@ -34,6 +34,8 @@ pub enum Action {
     MarkUnknown(MarkUnknown),
     /// What the provider, or a person, says.
     Reconcile(Box<Reconcile>),
+    /// Ask for the lease to check an unknown operation whose check is due.
+    ClaimCheck(ClaimCheck),
     /// Nothing but the time has passed (the sweeper; a read that must be current).
     Observe,
 }
@@ -72,6 +74,19 @@ pub struct ClaimOptions {
     pub lease_duration: Option<Duration>,
     /// Nothing is sent before Dispatch was acknowledged.
     pub two_step: bool,
+    /// The poll that claims, where it is one.
+    pub poll_id: Option<Uuid>,
+}
+
+/// See [`Action::ClaimCheck`].
+#[derive(Clone)]
+pub struct ClaimCheck {
+    /// Made by the caller, kept over its retries: the same poll gets the same lease again.
+    pub poll_id: Uuid,
+    /// A note for people.
+    pub worker_id: String,
+    /// None: the policy's default.
+    pub lease_duration: Option<Duration>,
 }
 
 /// See [`Action::Claim`].

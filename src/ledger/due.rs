@@ -3,6 +3,8 @@
 //! These moments live in a small side table, written together with the record: an index on the
 //! record itself that mentions status or time would cost half of the write rate.
 
+use uuid::Uuid;
+
 use super::{
     operation::{Operation, Status},
     timestamp::Timestamp,
@@ -37,10 +39,19 @@ impl DueKind {
     }
 }
 
+/// One piece of due work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DueMoment {
+    /// When it is due.
+    pub at: Timestamp,
+    /// The poll that holds the lease whose end this is.
+    pub poll_id: Option<Uuid>,
+}
+
 /// The due work of one operation: at most one moment of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Due {
-    moments: [Option<Timestamp>; 4],
+    moments: [Option<DueMoment>; 4],
 }
 
 impl Due {
@@ -54,21 +65,24 @@ impl Due {
             _ => None,
         };
         let check = if state.status == Status::Unknown { state.next_check_at } else { None };
-        let deliver = (state.status == Status::Pending
-            && operation.identity.payload_json.is_some()
-            && state.review_reason.is_none())
-        .then_some(state.updated_at);
-        Self { moments: [sweep, check, deliver, state.review_since] }
+        let deliver = state.deliver_at.filter(|_| state.review_reason.is_none());
+        let plain = |at: Timestamp| DueMoment { at, poll_id: None };
+        let held = |at: Timestamp| DueMoment { at, poll_id: state.poll_id };
+        let sweep = match state.status {
+            Status::InProgress => sweep.map(held),
+            _ => sweep.map(plain),
+        };
+        Self { moments: [sweep, check.map(held), deliver.map(plain), state.review_since.map(plain)] }
     }
 
     /// The moment of one kind.
     #[must_use]
-    pub fn get(&self, kind: DueKind) -> Option<Timestamp> {
+    pub fn get(&self, kind: DueKind) -> Option<DueMoment> {
         self.moments[kind as usize]
     }
 
     /// What must be written to get from `before` to `self`: a moment to set, or none to delete.
-    pub fn changes_from(self, before: Due) -> impl Iterator<Item = (DueKind, Option<Timestamp>)> {
+    pub fn changes_from(self, before: Due) -> impl Iterator<Item = (DueKind, Option<DueMoment>)> {
         DueKind::ALL
             .into_iter()
             .filter(move |kind| self.get(*kind) != before.get(*kind))

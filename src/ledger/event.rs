@@ -2,7 +2,7 @@
 
 use super::{
     command::Evidence,
-    lease::Lease,
+    lease::{CheckLease, Lease},
     operation::{Identity, Operation, State, Status},
     timestamp::Timestamp,
 };
@@ -40,11 +40,13 @@ pub enum EventKind {
     OutcomeConflict,
     /// The result is no longer kept.
     ResultForgotten,
+    /// A checker got the lease to ask the provider.
+    CheckClaimed,
 }
 
 impl EventKind {
     /// All kinds.
-    pub const ALL: [EventKind; 14] = [
+    pub const ALL: [EventKind; 15] = [
         EventKind::Registered,
         EventKind::Claimed,
         EventKind::Dispatched,
@@ -59,6 +61,7 @@ impl EventKind {
         EventKind::ConflictRefused,
         EventKind::OutcomeConflict,
         EventKind::ResultForgotten,
+        EventKind::CheckClaimed,
     ];
 
     /// The text in the database and in JSON output.
@@ -79,6 +82,7 @@ impl EventKind {
             EventKind::ConflictRefused => "conflict_refused",
             EventKind::OutcomeConflict => "outcome_conflict",
             EventKind::ResultForgotten => "result_forgotten",
+            EventKind::CheckClaimed => "check_claimed",
         }
     }
 
@@ -144,9 +148,18 @@ pub struct Detail {
     /// See [`State::next_check_at`].
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub next_check_at: Option<Option<Timestamp>>,
+    /// See [`State::deliver_at`].
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub deliver_at: Option<Option<Timestamp>>,
     /// See [`State::check_count`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check_count: Option<i32>,
+    /// A checker's lease was granted, extended or ended (null).
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub check_lease: Option<Option<CheckLease>>,
+    /// See [`State::check_lease_count`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub check_lease_count: Option<i32>,
     /// See [`State::review_reason`].
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub review_reason: Option<Option<String>>,
@@ -202,7 +215,10 @@ macro_rules! for_each_carried_field {
             unknown_since,
             escalate_at,
             next_check_at,
+            deliver_at,
             check_count,
+            check_lease,
+            check_lease_count,
             review_reason,
             review_since,
             outcome_conflict_count
@@ -247,7 +263,11 @@ impl State {
             unknown_since: None,
             escalate_at: None,
             next_check_at: None,
+            deliver_at: None,
             check_count: 0,
+            check_lease: None,
+            check_lease_count: 0,
+            poll_id: None,
             review_reason: None,
             review_since: None,
             conflict_count: 0,
@@ -261,7 +281,7 @@ impl State {
 
 /// Rebuilds a record from its identity and its events, in order.
 ///
-/// Gives all but what events never carry: the result, the claim ids, the digest of the last report,
+/// Gives all but what events never carry: the result, the claim and poll ids, the digest of the last report,
 /// and the count of conflicts beyond those that were kept.
 #[must_use]
 pub fn replay<'a>(identity: Arc<Identity>, events: impl IntoIterator<Item = &'a Event>) -> Operation {

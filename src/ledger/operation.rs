@@ -1,6 +1,9 @@
 //! The record of one operation.
 
-use super::{lease::Lease, timestamp::Timestamp};
+use super::{
+    lease::{CheckLease, Lease},
+    timestamp::Timestamp,
+};
 use std::{collections::BTreeMap, fmt, sync::Arc};
 use uuid::Uuid;
 
@@ -137,8 +140,16 @@ pub struct State {
     pub escalate_at: Option<Timestamp>,
     /// When the provider should be asked next.
     pub next_check_at: Option<Timestamp>,
+    /// When a deliverer should take it; only while pending with a stored payload.
+    pub deliver_at: Option<Timestamp>,
     /// Observations that did not settle it, since it last became unknown.
     pub check_count: i32,
+    /// The checker's lease that was granted last, while its report has not come; only while unknown.
+    pub check_lease: Option<CheckLease>,
+    /// Checkers' leases that were ever granted.
+    pub check_lease_count: i32,
+    /// The poll that took the current lease, attempt's or checker's, so that its repeat gets it again.
+    pub poll_id: Option<Uuid>,
     /// A person must decide, because …
     pub review_reason: Option<String>,
     /// Since when a person must decide.

@@ -2,6 +2,7 @@
 //!
 //! `docs/state-machine.md` shows the table; `tests/it/state_table.rs` holds every cell of it.
 
+mod check;
 mod claim;
 mod complete;
 mod draft;
@@ -41,6 +42,7 @@ pub fn transition(
         Action::Complete(request) => complete::complete(&mut draft, request),
         Action::MarkUnknown(request) => mark_unknown::mark_unknown(&mut draft, request),
         Action::Reconcile(request) => reconcile::reconcile(&mut draft, request),
+        Action::ClaimCheck(request) => check::claim(&mut draft, request),
         Action::Observe => {
             expire::notice(&mut draft);
             Ok(draft.reply())

@@ -8,8 +8,8 @@ mod bind;
 mod lanes;
 
 use super::{
-    BoxFuture, DecidedAt, Error, ListQuery, Settings, Snapshot, Store, StoredEvent, Swapped, Write, error,
-    migrate, row, row::Cells,
+    BoxFuture, Candidate, DecidedAt, Error, ListQuery, PollQuery, Settings, Snapshot, Store, StoredEvent,
+    Swapped, Write, error, migrate, row, row::Cells,
 };
 use crate::{
     failpoint,
@@ -29,6 +29,9 @@ const SWAP: &str = include_str!("postgres/swap.sql");
 const LOAD: &str = include_str!("postgres/load.sql");
 const LIST: &str = include_str!("postgres/list.sql");
 const DUE: &str = include_str!("postgres/due.sql");
+const POLL_DUE: &str = include_str!("postgres/poll_due.sql");
+const POLL_NEXT: &str = include_str!("postgres/poll_next.sql");
+const POLLED: &str = include_str!("postgres/polled.sql");
 const FIND: &str = include_str!("postgres/find.sql");
 const EVENTS: &str = include_str!("postgres/events.sql");
 const SETTINGS: &str = include_str!("postgres/settings.sql");
@@ -293,6 +296,48 @@ impl Store for PostgresStore {
         })
     }
 
+    fn poll_due<'a>(
+        &'a self,
+        query: &'a PollQuery,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<Vec<Candidate>, Error>> {
+        use sqlx::Arguments;
+        let prepared = poll_arguments(query).and_then(|mut a| {
+            a.add(i64::from(limit)).map_err(|_| Error::data("a value cannot be encoded"))?;
+            Ok(a)
+        });
+        after(prepared, move |arguments| async move {
+            let rows = self.run(&self.reads, Request::read(POLL_DUE, arguments)).await?;
+            let candidate = |row: &PgRow| -> Result<Candidate, sqlx::Error> {
+                let due_at = row.try_get::<Moment, _>(0)?.0;
+                let action_type = Arc::from(row.try_get::<&str, _>(1)?);
+                Ok(Candidate { due_at, action_type, key: Key::new(row.try_get(2)?, row.try_get(3)?) })
+            };
+            rows.iter().map(|row| candidate(row).map_err(|error| Error::of_read(&error))).collect()
+        })
+    }
+
+    fn poll_next<'a>(&'a self, query: &'a PollQuery) -> BoxFuture<'a, Result<Option<Duration>, Error>> {
+        after(poll_arguments(query), move |arguments| async move {
+            let rows = self.run(&self.reads, Request::read(POLL_NEXT, arguments)).await?;
+            let row = rows.first().ok_or_else(|| Error::unavailable("unexpected answer"))?;
+            let micros: Option<i64> = row.try_get(0).map_err(|error| Error::of_read(&error))?;
+            Ok(micros.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0))))
+        })
+    }
+
+    fn polled<'a>(&'a self, namespace: &'a str, poll_id: Uuid) -> BoxFuture<'a, Result<Vec<Key>, Error>> {
+        use sqlx::Arguments;
+        let prepared = arguments(|a| {
+            a.add(poll_id)?;
+            a.add(namespace)
+        });
+        after(prepared, move |arguments| async move {
+            let rows = self.run(&self.reads, Request::read(POLLED, arguments)).await?;
+            rows.iter().map(key).collect()
+        })
+    }
+
     fn find<'a>(
         &'a self,
         namespace: &'a str,
@@ -375,6 +420,15 @@ impl Store for PostgresStore {
             migrate::compare(&migrate::POSTGRES, &applied)
         })
     }
+}
+
+fn poll_arguments(query: &PollQuery) -> Result<PgArguments, Error> {
+    use sqlx::Arguments;
+    arguments(|a| {
+        a.add(&query.namespace)?;
+        a.add(query.kind.as_str())?;
+        a.add((!query.action_types.is_empty()).then_some(&query.action_types))
+    })
 }
 
 fn key(row: &PgRow) -> Result<Key, Error> {

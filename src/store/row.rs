@@ -2,7 +2,7 @@
 
 use super::{Error, StoredEvent};
 use crate::ledger::{
-    Event, EventKind, Identity, Key, Lease, Operation, State, Status, Timestamp, event::Detail,
+    CheckLease, Event, EventKind, Identity, Key, Lease, Operation, State, Status, Timestamp, event::Detail,
 };
 use std::{collections::BTreeMap, sync::Arc};
 use uuid::Uuid;
@@ -122,6 +122,14 @@ fn state<C: Cells>(row: &mut Reader<'_, C>) -> Result<State, Error> {
         escalate_at: row.maybe(C::moment)?,
         next_check_at: row.maybe(C::moment)?,
         check_count: row.need(C::count)?,
+        deliver_at: row.maybe(C::moment)?,
+        check_lease: {
+            let json = row.maybe(C::text)?;
+            let lease = json.map(|json| serde_json::from_str(&json));
+            row.sound(lease.transpose().ok())?
+        },
+        check_lease_count: row.need(C::count)?,
+        poll_id: row.maybe(C::id)?,
         review_reason: row.maybe(C::text)?,
         review_since: row.maybe(C::moment)?,
         conflict_count: row.need(C::count)?,
@@ -202,6 +210,11 @@ fn labels_from_json(json: Option<&str>) -> Option<BTreeMap<String, String>> {
 pub(crate) fn detail_to_json(detail: &Detail) -> Option<String> {
     let json = serde_json::to_string(detail).expect("texts, numbers and times are always JSON");
     (json != "{}").then_some(json)
+}
+
+/// The stored form of [`State::check_lease`].
+pub(crate) fn check_lease_to_json(lease: &CheckLease) -> String {
+    serde_json::to_string(lease).expect("texts, numbers and times are always JSON")
 }
 
 /// The stored form of [`State::claim_ids`].

@@ -8,8 +8,8 @@
 mod batch;
 
 use super::{
-    BoxFuture, DecidedAt, Error, ListQuery, Operation, Settings, Snapshot, Store, StoredEvent, Swapped,
-    Write, error, migrate, row, row::Cells,
+    BoxFuture, Candidate, DecidedAt, Error, ListQuery, Operation, PollQuery, Settings, Snapshot, Store,
+    StoredEvent, Swapped, Write, error, migrate, row, row::Cells,
 };
 use crate::{
     failpoint,
@@ -48,6 +48,9 @@ const ROLLBACK: &str = "rollback";
 const LOAD: &str = include_str!("sqlite/load.sql");
 const LIST: &str = include_str!("sqlite/list.sql");
 const DUE: &str = include_str!("sqlite/due.sql");
+const POLL_TYPES: &str = include_str!("sqlite/poll_types.sql");
+const POLL_DUE: &str = include_str!("sqlite/poll_due.sql");
+const POLLED: &str = include_str!("sqlite/polled.sql");
 const FIND: &str = include_str!("sqlite/find.sql");
 const EVENTS: &str = include_str!("sqlite/events.sql");
 
@@ -293,6 +296,43 @@ fn list<'t>(texts: impl Iterator<Item = &'t str>) -> Option<String> {
     (!texts.is_empty()).then(|| serde_json::to_string(&texts).expect("texts are always JSON"))
 }
 
+impl SqliteStore {
+    /// The action types that a poll asks for: those it names, or all that have work.
+    async fn poll_types(&self, asked: &PollQuery) -> Result<Vec<String>, Error> {
+        if !asked.action_types.is_empty() {
+            return Ok(asked.action_types.clone());
+        }
+        let query = query(POLL_TYPES).bind(asked.namespace.clone()).bind(asked.kind.as_str());
+        let rows = fetch(&self.reads, query).await?;
+        rows.iter().map(|row| row.try_get(0).map_err(|error| Error::of_read(&error))).collect()
+    }
+
+    async fn poll_type(
+        &self,
+        asked: &PollQuery,
+        action_type: &str,
+        limit: u32,
+        whenever: bool,
+    ) -> Result<Vec<Candidate>, Error> {
+        let query = query(POLL_DUE)
+            .bind(asked.namespace.clone())
+            .bind(asked.kind.as_str())
+            .bind(action_type.to_owned())
+            .bind(now().0)
+            .bind(i64::from(limit))
+            .bind(i64::from(whenever));
+        let candidate = |row: &SqliteRow| -> Result<Candidate, sqlx::Error> {
+            Ok(Candidate {
+                due_at: Timestamp(row.try_get(0)?),
+                action_type: action_type.into(),
+                key: Key::new(row.try_get(1)?, row.try_get(2)?),
+            })
+        };
+        let rows = fetch(&self.reads, query).await?;
+        rows.iter().map(|row| candidate(row).map_err(|error| Error::of_read(&error))).collect()
+    }
+}
+
 impl Store for SqliteStore {
     fn load<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Snapshot, Error>> {
         Box::pin(async move {
@@ -328,6 +368,39 @@ impl Store for SqliteStore {
     fn due(&self, kind: DueKind, limit: u32) -> BoxFuture<'_, Result<Vec<Key>, Error>> {
         Box::pin(async move {
             let query = query(DUE).bind(kind.as_str()).bind(now().0).bind(i64::from(limit));
+            fetch(&self.reads, query).await?.iter().map(key).collect()
+        })
+    }
+
+    fn poll_due<'a>(
+        &'a self,
+        asked: &'a PollQuery,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<Vec<Candidate>, Error>> {
+        Box::pin(async move {
+            let mut found = Vec::new();
+            for action_type in self.poll_types(asked).await? {
+                found.extend(self.poll_type(asked, &action_type, limit, false).await?);
+            }
+            found.sort_by_key(|candidate| candidate.due_at);
+            Ok(found)
+        })
+    }
+
+    fn poll_next<'a>(&'a self, asked: &'a PollQuery) -> BoxFuture<'a, Result<Option<Duration>, Error>> {
+        Box::pin(async move {
+            let mut next: Option<Timestamp> = None;
+            for action_type in self.poll_types(asked).await? {
+                let first = self.poll_type(asked, &action_type, 1, true).await?;
+                next = next.into_iter().chain(first.first().map(|candidate| candidate.due_at)).min();
+            }
+            Ok(next.map(|next| next.since(now())))
+        })
+    }
+
+    fn polled<'a>(&'a self, namespace: &'a str, poll_id: Uuid) -> BoxFuture<'a, Result<Vec<Key>, Error>> {
+        Box::pin(async move {
+            let query = query(POLLED).bind(poll_id.hyphenated().to_string()).bind(namespace.to_owned());
             fetch(&self.reads, query).await?.iter().map(key).collect()
         })
     }

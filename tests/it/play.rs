@@ -5,7 +5,10 @@ use opledger::{
     engine::{Engine, Settings},
     ledger::{DueKind, Key, Operation, Timestamp},
     policy_file::{self, Policies},
-    store::{BoxFuture, DecidedAt, Error, ListQuery, Snapshot, Store, StoredEvent, Swapped, Write},
+    store::{
+        BoxFuture, Candidate, DecidedAt, Error, ListQuery, PollQuery, Snapshot, Store, StoredEvent, Swapped,
+        Write,
+    },
     telemetry::Metrics,
 };
 use std::{
@@ -59,6 +62,22 @@ impl Store for ShiftedClock {
 
     fn due(&self, kind: DueKind, limit: u32) -> BoxFuture<'_, Result<Vec<Key>, Error>> {
         self.inner.due(kind, limit)
+    }
+
+    fn poll_due<'a>(
+        &'a self,
+        query: &'a PollQuery,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<Vec<Candidate>, Error>> {
+        self.inner.poll_due(query, limit)
+    }
+
+    fn poll_next<'a>(&'a self, query: &'a PollQuery) -> BoxFuture<'a, Result<Option<Duration>, Error>> {
+        self.inner.poll_next(query)
+    }
+
+    fn polled<'a>(&'a self, namespace: &'a str, poll_id: Uuid) -> BoxFuture<'a, Result<Vec<Key>, Error>> {
+        self.inner.polled(namespace, poll_id)
     }
 
     fn find<'a>(&'a self, namespace: &'a str, id: Uuid) -> BoxFuture<'a, Result<Option<Key>, Error>> {

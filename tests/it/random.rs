@@ -41,7 +41,7 @@ pub fn seed(test: &str) -> u64 {
 /// A history of one operation.
 pub fn history(random: &mut Random, steps: u64) -> Vec<String> {
     let action = random.pick(&["pay", "pay", "mail", "same-key", "same-key", "ask", "keep"]);
-    let register = format!("register/{action}");
+    let register = format!("register{}/{action}", random.pick(&["", "!"]));
     let mut history = vec![register.clone()];
     let mut claims = 0;
     for _ in 0..random.below(steps) + 2 {
@@ -52,7 +52,7 @@ pub fn history(random: &mut Random, steps: u64) -> Vec<String> {
 }
 
 fn step(random: &mut Random, register: &str, claims: &mut u64) -> String {
-    let token = random.pick(&["1", "1", "1", "2", "2", "3", "9"]);
+    let token = random.pick(&["1", "1", "1", "2", "2", "3", "9", "c1"]);
     let external = random.pick(&["", ":e1", ":e1", ":e2"]);
     // Mostly a fresh claim id, sometimes one that was used before.
     let mut claim_id = |random: &mut Random| {
@@ -79,10 +79,10 @@ fn step(random: &mut Random, register: &str, claims: &mut u64) -> String {
         18..=19 => {
             let who = random.pick(&["saw", "saw", "op"]);
             let what = random.pick(&["absent", "absent", "nothing"]);
-            let by = random.pick(&["", "", "@1", "@2", "@9", "?2", "?3", "?4"]);
+            let by = random.pick(&["", "", "@1", "@2", "@9", "@c1", "@c2", "?2", "?3", "?4"]);
             format!("{who}-{what}{by}")
         }
-        20 => "observe".into(),
+        20 => random.pick(&["observe", "check:P", "check:Q", "check:R", "deliver:P", "deliver:Q"]).into(),
         _ => format!("wait:{}", random.pick(&["1", "10", "31", "61", "200", "301", "901"])),
     }
 }

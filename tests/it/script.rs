@@ -6,7 +6,7 @@ use opledger::{
     ledger::{
         Action, ClaimOptions, Command, Event, Evidence, Key, LeaseToken, NextStep, Observation, Operation,
         Outcome, Refusal, Refused, Reply, Timestamp,
-        command::{Claim, Complete, Extend, MarkUnknown, Reconcile, Register},
+        command::{Claim, ClaimCheck, Complete, Extend, MarkUnknown, Reconcile, Register},
         transition,
     },
     policy_file::PolicySet,
@@ -147,9 +147,15 @@ impl Target for OnStore {
 pub struct Player<'a, T> {
     pub target: &'a T,
     pub key: Key,
-    /// Tokens by attempt, as they were granted.
-    pub tokens: BTreeMap<i32, LeaseToken>,
+    /// Tokens as they were granted: `1` is that of the first attempt, `c1` that of the first check.
+    pub tokens: BTreeMap<String, LeaseToken>,
     fresh: u64,
+}
+
+/// The number in a token: `1` for an attempt, `c1` for a check.
+fn number(token: &LeaseToken) -> String {
+    let (number, _) = token.expose().split_once('.').expect("a token has two parts");
+    number.trim_start_matches('a').to_owned()
 }
 
 /// A claim id for a letter or word of the script: the same word, the same id.
@@ -176,14 +182,15 @@ impl<'a, T: Target> Player<'a, T> {
     }
 
     fn token(&self, word: Option<&str>) -> LeaseToken {
-        let attempt = word.and_then(|word| word.parse().ok()).unwrap_or(0);
-        let forged = || LeaseToken::from_caller(format!("a{attempt}.00000000000000000000000000000000"));
-        self.tokens.get(&attempt).cloned().unwrap_or_else(forged)
+        let word = word.unwrap_or("0");
+        let forged = || LeaseToken::from_caller(format!("a{word}.00000000000000000000000000000000"));
+        self.tokens.get(word).cloned().unwrap_or_else(forged)
     }
 
     /// Plays one step; `wait:S` only moves the clock. Steps:
     ///
     /// `register[/ACTION][#REQUEST][+CLAIM|++CLAIM][~SECONDS]` (`++`: two-step) ·
+    /// (`register!` stores the payload) · `check:ID` and `deliver:ID` (by the poll of that id) ·
     /// `claim:ID[:SECONDS]` · `claim2:ID` (two-step) · `claim!:ID` (expecting another request) ·
     /// `dispatch:N[:S]` · `renew:N[:S]` · `ok:N[:EXTERNAL[:RESULT]]` · `fail:N:CODE` · `lost:N[:EXTERNAL]` ·
     /// `saw-ok[:EXTERNAL]` `saw-failed[:CODE]` `saw-absent` `saw-nothing[:S]`, each with `@N` (token) and
@@ -199,8 +206,8 @@ impl<'a, T: Target> Player<'a, T> {
         if let Ok(reply) = &answer
             && let Some(lease) = &reply.lease
         {
-            let known = self.tokens.insert(lease.attempt, lease.token.clone());
-            assert!(known.is_none_or(|known| known == lease.token), "one attempt, one token");
+            let known = self.tokens.insert(number(&lease.token), lease.token.clone());
+            assert!(known.is_none_or(|known| known == lease.token), "one number, one token");
         }
         Some(answer)
     }
@@ -213,6 +220,16 @@ impl<'a, T: Target> Player<'a, T> {
             "claim" | "claim2" | "claim!" => Action::Claim(Claim {
                 options: options(arg().expect("a claim id"), seconds(arg()), word == "claim2"),
                 expected_request_hash: (word == "claim!").then_some([0xee; 32]),
+            }),
+            "deliver" => {
+                let id = arg().expect("a poll id");
+                let options = ClaimOptions { poll_id: Some(claim_id(id)), ..options(id, None, true) };
+                Action::Claim(Claim { options, expected_request_hash: None })
+            }
+            "check" => Action::ClaimCheck(ClaimCheck {
+                poll_id: claim_id(arg().expect("a poll id")),
+                worker_id: "checker".into(),
+                lease_duration: None,
             }),
             "dispatch" => {
                 Action::Dispatch(Extend { token: self.token(arg()), lease_duration: seconds(arg()) })
@@ -251,6 +268,7 @@ impl<'a, T: Target> Player<'a, T> {
             None => (step, None),
         };
         let (step, request) = step.split_once('#').unwrap_or((step, "0"));
+        let stored = step.contains('!');
         let action_type = step.split_once('/').map_or("pay", |(_, action)| action);
         self.fresh += 1;
         Register {
@@ -261,7 +279,7 @@ impl<'a, T: Target> Player<'a, T> {
             hash_scheme: "jcs-sha256/1".into(),
             labels: BTreeMap::new(),
             parent_operation_key: None,
-            payload_json: None,
+            payload_json: stored.then(|| "{}".to_owned()),
             claim,
         }
     }
@@ -297,7 +315,8 @@ impl<'a, T: Target> Player<'a, T> {
 }
 
 fn options(id: &str, lease_duration: Option<Duration>, two_step: bool) -> ClaimOptions {
-    ClaimOptions { claim_id: claim_id(id), worker_id: format!("worker-{id}"), lease_duration, two_step }
+    let worker_id = format!("worker-{id}");
+    ClaimOptions { claim_id: claim_id(id), worker_id, lease_duration, two_step, poll_id: None }
 }
 
 /// An answer as a table shows it: `created CLAIM`, `lease1 EXECUTE`, `LEASE_LOST`, …
@@ -313,7 +332,12 @@ pub fn show(answer: &Result<Reply, Box<Refused>>) -> String {
             words.push(word.into());
         }
     }
-    words.extend(reply.lease.as_ref().map(|lease| format!("lease{}", lease.attempt)));
+    let held = reply.lease.as_ref().map(|lease| number(&lease.token));
+    let checks = held.as_ref().is_some_and(|number| number.starts_with('c'));
+    words.extend(held.map(|number| match number.strip_prefix('c') {
+        Some(number) => format!("check{number}"),
+        None => format!("lease{number}"),
+    }));
     let step = match reply.next_step {
         NextStep::Execute => "EXECUTE",
         NextStep::Claim => "CLAIM",
@@ -323,7 +347,8 @@ pub fn show(answer: &Result<Reply, Box<Refused>>) -> String {
         NextStep::Stop => "STOP",
         NextStep::Review => "REVIEW",
     };
-    assert_eq!(reply.lease.is_some(), reply.next_step == NextStep::Execute, "who may act holds a lease");
+    let acts = reply.lease.is_some() && !checks;
+    assert_eq!(acts, reply.next_step == NextStep::Execute, "who may act holds a lease");
     assert_eq!(reply.retry_after.is_some(), reply.next_step == NextStep::Wait, "who waits knows how long");
     words.push(step.into());
     words.join(" ")

@@ -153,6 +153,15 @@ register claim:A lost:1            | saw-nothing       | RECONCILE            | 
 register claim:A lost:1 wait:901   | saw-nothing       | REVIEW               | unknown v5 review(unresolved) | escalated checked
 register claim:A ok:1:e1           | saw-nothing       | ALREADY_TERMINAL     | succeeded v3           |
 register claim:A fail:1:E1         | saw-nothing       | ALREADY_TERMINAL     | failed_final v3        |
+# ClaimCheck
+                                   | check:P           | NOT_FOUND            | none                   |
+register                           | check:P           | CLAIM                | pending v1             |
+register claim:A                   | check:P           | WAIT                 | in_progress v2         |
+register claim:A wait:31           | check:P           | RECONCILE            | unknown v3             | lease_expired
+register claim:A lost:1            | check:P           | RECONCILE            | unknown v3             |
+register claim:A lost:1 wait:6     | check:P           | check1 RECONCILE     | unknown v4             | check_claimed
+register claim:A ok:1:e1           | check:P           | USE_RESULT           | succeeded v3           |
+register claim:A fail:1:E1         | check:P           | STOP                 | failed_final v3        |
 # Nothing but time
                                    | observe           | NOT_FOUND            | none                   |
 register                           | observe           | CLAIM                | pending v1             |
@@ -210,6 +219,32 @@ register claim:A lost:1 wait:61 saw-absent?3 | saw-absent?3 | replayed applied C
 register claim:A ok:1:e1           | saw-ok:e2?1       | OUTCOME_CONFLICT     | succeeded v4 review(outcome_conflict) | outcome_conflict
 # The provider's name for the effect survives, and a success without one keeps it.
 register claim:A lost:1:e1 saw-ok  | ok:1:e1           | replayed applied USE_RESULT | succeeded v4    |
+# One checker at a time; a repeated poll gets its lease again; a dead checker's is taken over.
+register claim:A lost:1 wait:6 check:P | check:P       | replayed check1 RECONCILE | unknown v4        |
+register claim:A lost:1 wait:6 check:P | check:Q       | RECONCILE            | unknown v4             |
+register claim:A lost:1 wait:6 check:P wait:31 | check:Q | check2 RECONCILE   | unknown v5             | check_claimed
+register claim:A lost:1 wait:6 check:P | renew:c1:60   | check1 RECONCILE     | unknown v5             | renewed
+register claim:A lost:1 wait:6 check:P renew:c1:60 wait:31 | check:Q | RECONCILE | unknown v5          |
+register claim:A lost:1 wait:6 check:P | saw-nothing@c1 | RECONCILE           | unknown v5             | checked
+register claim:A lost:1 wait:6 check:P saw-nothing@c1 | saw-nothing@c1 | replayed RECONCILE | unknown v5 |
+register claim:A lost:1 wait:6 check:P saw-nothing@c1 | check:Q | RECONCILE   | unknown v5             |
+register claim:A lost:1 wait:61 check:P | saw-absent@c1 | applied CLAIM       | pending v5             | released
+register claim:A lost:1 wait:6 check:P wait:31 check:Q | saw-nothing@c1 | LEASE_LOST | unknown v5     |
+# What the late checker found is true all the same.
+register claim:A lost:1 wait:6 check:P wait:31 check:Q | saw-ok:e1@c1 | applied USE_RESULT | succeeded v6 | succeeded
+register claim:A lost:1 wait:6 check:P ok:1:e1 | saw-ok:e2@c1 | OUTCOME_CONFLICT | succeeded v6 review(outcome_conflict) | outcome_conflict
+# A checker's token permits nothing but to report.
+register claim:A lost:1 wait:6 check:P | ok:c1:e1      | LEASE_LOST           | unknown v4             |
+register claim:A lost:1 wait:6 check:P | dispatch:c1   | LEASE_LOST           | unknown v4             |
+# A deliverer takes what was stored for it, when it is due, two-step; what it did not send comes back later.
+register!                          | deliver:P         | lease1 EXECUTE       | in_progress v2         | claimed
+register                           | deliver:P         | CLAIM                | pending v1             |
+register! deliver:P                | deliver:P         | replayed lease1 EXECUTE | in_progress v2      |
+register! deliver:P                | deliver:Q         | WAIT                 | in_progress v2         |
+register! deliver:P wait:31        | deliver:Q         | CLAIM                | pending v3             | lease_expired
+register! deliver:P wait:31 observe wait:6 | deliver:Q | lease2 EXECUTE       | in_progress v4         | claimed
+register! deliver:P saw-absent@1   | deliver:Q         | CLAIM                | pending v3             |
+register! deliver:P dispatch:1 wait:31 | deliver:Q     | RECONCILE            | unknown v4             | lease_expired
 # A result is judged by the policy of the recorded action type.
 register/small claim:A             | ok:1:e1:\"0123456789abcdef\" | INVALID succeeded.result_json | in_progress v2 |
 ";

@@ -5,10 +5,10 @@
 use crate::harness::{Database, on_each_store};
 use opledger::{
     ledger::{
-        Due, DueKind, Event, EventKind, Identity, Key, Lease, Operation, State, Status, Timestamp,
-        event::Detail, operation::Revision,
+        CheckLease, Due, DueKind, Event, EventKind, Identity, Key, Lease, Operation, State, Status,
+        Timestamp, event::Detail, operation::Revision,
     },
-    store::{DecidedAt, Error, ListQuery, Settings, Store, Write},
+    store::{DecidedAt, Error, ListQuery, PollQuery, Settings, Store, Write},
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -76,6 +76,14 @@ fn full(namespace: &str, operation_key: &str, status: Status) -> Operation {
         escalate_at: Some(at(7)),
         next_check_at: Some(Timestamp(0)),
         check_count: i32::MIN,
+        deliver_at: Some(at(10)),
+        check_lease: Some(CheckLease {
+            holder: "checker \"ü\"".to_owned(),
+            until: at(11),
+            duration_ms: i64::MIN,
+        }),
+        check_lease_count: i32::MAX,
+        poll_id: Some(Uuid::from_u128(7)),
         review_reason: Some("outcome_conflict".to_owned()),
         review_since: Some(Timestamp(-1)),
         conflict_count: 4,
@@ -371,7 +379,14 @@ fn due_work_is_set_moved_and_deleted() {
         ];
         swap(&*store, operations.iter().map(insert).collect()).await;
         let due = async |kind, limit| -> Vec<String> {
-            let keys = store.due(kind, limit).await.unwrap();
+            let keys = match kind {
+                DueKind::Sweep | DueKind::Review => store.due(kind, limit).await.unwrap(),
+                DueKind::Check | DueKind::Deliver => {
+                    let query = PollQuery { namespace: "default".to_owned(), kind, action_types: Vec::new() };
+                    let found = store.poll_due(&query, limit).await.unwrap();
+                    found.into_iter().map(|candidate| candidate.key).collect()
+                }
+            };
             keys.iter().map(|key| key.operation_key.to_string()).collect()
         };
         assert_eq!(due(DueKind::Check, 10).await, ["b", "c", "a"], "longest due first");
@@ -693,4 +708,64 @@ async fn assert_consistent(database: &Database) {
                    (select operation_id from agent_operations)) + (select count(*) from agent_operation_events \
                    where operation_id not in (select operation_id from agent_operations))";
     assert_eq!(database.number(orphans).await, 0);
+}
+
+#[test]
+fn polls_find_work_by_namespace_kind_and_action_type() {
+    on_each_store(|_, store| async move {
+        let at = now(&*store).await.now;
+        let unknown = |namespace: &str, key: &str, action_type: &str, due: Timestamp| {
+            let mut operation = pending(namespace, key, at);
+            Arc::get_mut(&mut operation.identity).unwrap().action_type = action_type.into();
+            operation.state.status = Status::Unknown;
+            operation.state.next_check_at = Some(due);
+            operation
+        };
+        let held = |mut operation: Operation, poll: u128| {
+            operation.state.poll_id = Some(Uuid::from_u128(poll));
+            operation
+        };
+        let ago = |seconds: u32| at.minus(seconds * SECOND);
+        let mut operations = vec![
+            unknown("default", "a1", "a", ago(9)),
+            unknown("default", "a2", "a", ago(8)),
+            unknown("default", "a3", "a", ago(7)),
+            unknown("default", "b1", "b", ago(3)),
+            held(unknown("default", "c1", "c", at.plus(60 * SECOND)), 1),
+            unknown("other", "o1", "a", ago(20)),
+            held(unknown("other", "o2", "a", at.plus(60 * SECOND)), 1),
+        ];
+        operations.sort_by(|a, b| a.key().cmp(b.key()));
+        swap(&*store, operations.iter().map(insert).collect()).await;
+
+        let query = |kind, action_types: &[&str]| PollQuery {
+            namespace: "default".to_owned(),
+            kind,
+            action_types: action_types.iter().map(|&action_type| action_type.to_owned()).collect(),
+        };
+        let found = async |action_types: &[&str], limit| -> Vec<String> {
+            let found = store.poll_due(&query(DueKind::Check, action_types), limit).await.unwrap();
+            found.iter().map(|c| format!("{} {}", c.action_type, c.key.operation_key)).collect()
+        };
+        assert_eq!(found(&[], 10).await, ["a a1", "a a2", "a a3", "b b1"]);
+        assert_eq!(found(&[], 1).await, ["a a1", "b b1"], "so many of each action type");
+        assert_eq!(found(&["b", "c", "none"], 10).await, ["b b1"], "c is not due yet");
+        assert!(store.poll_due(&query(DueKind::Deliver, &[]), 10).await.unwrap().is_empty());
+
+        let next = async |action_types: &[&str]| {
+            store.poll_next(&query(DueKind::Check, action_types)).await.unwrap()
+        };
+        assert_eq!(next(&[]).await, Some(Duration::ZERO), "something is due now");
+        let soon = next(&["c"]).await.expect("something will be due");
+        assert!((SECOND * 30..=SECOND * 60).contains(&soon), "{soon:?}");
+        assert_eq!(next(&["none"]).await, None);
+
+        let polled = async |namespace: &str, poll: u128| -> Vec<String> {
+            let keys = store.polled(namespace, Uuid::from_u128(poll)).await.unwrap();
+            keys.iter().map(|key| key.operation_key.to_string()).collect()
+        };
+        assert_eq!(polled("default", 1).await, ["c1"]);
+        assert_eq!(polled("other", 1).await, ["o2"]);
+        assert!(polled("default", 2).await.is_empty());
+    });
 }

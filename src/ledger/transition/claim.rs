@@ -35,6 +35,10 @@ pub(super) fn take(draft: &mut Draft, options: &ClaimOptions) -> Reply {
     if next_step(&draft.operation, draft.policy, draft.now) != NextStep::Claim {
         return draft.reply();
     }
+    // A deliverer takes what is due for delivery, and nothing else.
+    if options.poll_id.is_some() && state.deliver_at.is_none_or(|at| at > draft.now) {
+        return draft.reply();
+    }
     if state.attempt_count - state.attempt_floor >= draft.policy.max_attempts {
         let now = draft.now;
         draft.accept(EventKind::Escalated, expire::because("max_attempts"), |state| {
@@ -63,6 +67,9 @@ fn grant(draft: &mut Draft, options: &ClaimOptions) {
         state.dispatched = !options.two_step;
         state.first_attempt_at.get_or_insert(now);
         state.next_check_at = None;
+        state.deliver_at = None;
+        state.check_lease = None;
+        state.poll_id = options.poll_id;
         state.escalate_at = None;
         state.error_code = None;
         state.error_message = None;

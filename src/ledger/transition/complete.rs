@@ -156,6 +156,9 @@ pub(super) fn settle(draft: &mut Draft, outcome: &Outcome, detail: Detail) {
 fn finish(state: &mut State, status: Status) {
     state.status = status;
     state.lease = None;
+    state.deliver_at = None;
+    state.check_lease = None;
+    state.poll_id = None;
     state.unknown_since = None;
     state.next_check_at = None;
     state.escalate_at = None;

@@ -86,6 +86,24 @@ impl<'a> Draft<'a> {
         })
     }
 
+    /// The current checker's lease, as its holder gets it.
+    pub fn check_granted(&self) -> Option<Granted> {
+        let state = self.state();
+        state.check_lease.as_ref().map(|lease| Granted {
+            token: LeaseToken::for_check(&self.operation.identity.lease_secret, state.check_lease_count),
+            attempt: state.attempt_count,
+            until: lease.until,
+            remaining: lease.until.since(self.now),
+        })
+    }
+
+    /// True where the token is that of the checker's lease granted last, and its report has not come.
+    pub fn is_checker(&self, token: &LeaseToken) -> bool {
+        let state = self.state();
+        let check = token.check(&self.operation.identity.lease_secret, state.check_lease_count);
+        state.check_lease.is_some() && check == Some(state.check_lease_count)
+    }
+
     /// The answer to somebody who holds no lease.
     pub fn reply(&self) -> Reply {
         let next_step = next_step(&self.operation, self.policy, self.now);

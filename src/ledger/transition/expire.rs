@@ -56,6 +56,7 @@ pub(super) fn enter_unknown(state: &mut State, id: Uuid, policy: &Policy, since:
     state.attempt_ended_at = Some(since);
     let unknown_since = *state.unknown_since.get_or_insert(since);
     state.check_count = 0;
+    state.poll_id = None;
     state.next_check_at = Some(since.plus(schedule::delay(id, policy, 0)));
     state.escalate_at = match policy.on_unresolved {
         OnUnresolved::RequireHumanReview => Some(unknown_since.plus(policy.unknown_after)),
@@ -87,26 +88,38 @@ pub(super) fn release(
     report: Option<[u8; 16]>,
 ) {
     let (id, policy, now) = (draft.operation_id(), draft.policy, draft.now);
+    let deliver_at = next_delivery(draft);
     draft.accept(kind, detail, |state| {
         state.last_report = report;
         if state.unknown_since.is_some() {
             enter_unknown(state, id, policy, ended, now);
         } else {
-            enter_pending(state);
+            enter_pending(state, deliver_at);
             state.attempt_ended_at = Some(ended);
         }
     });
 }
 
+/// When a deliverer should try again: later each time, so that a provider that cannot be reached does
+/// not use up the attempts in a moment.
+pub(super) fn next_delivery(draft: &Draft) -> Option<Timestamp> {
+    let done = (draft.state().attempt_count - draft.state().attempt_floor).max(1);
+    let delay = schedule::delay(draft.operation_id(), draft.policy, done - 1);
+    draft.operation.identity.payload_json.is_some().then(|| draft.now.plus(delay))
+}
+
 /// Nothing is under way and nothing is unknown.
-pub(super) fn enter_pending(state: &mut State) {
+pub(super) fn enter_pending(state: &mut State, deliver_at: Option<Timestamp>) {
     state.status = Status::Pending;
+    state.deliver_at = deliver_at;
     state.lease = None;
     state.dispatched = false;
     state.unknown_since = None;
     state.next_check_at = None;
     state.escalate_at = None;
     state.check_count = 0;
+    state.check_lease = None;
+    state.poll_id = None;
     state.review_reason = None;
     state.review_since = None;
     state.external_id = None;

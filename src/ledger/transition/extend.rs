@@ -1,7 +1,8 @@
 //! Dispatch and Renew: the holder keeps its lease.
 
 use super::{Answer, claim, draft::Draft, expire};
-use crate::ledger::{EventKind, Refusal, Timestamp, command::Extend, event::Detail};
+use crate::ledger::{EventKind, Refusal, Reply, Timestamp, command::Extend, event::Detail};
+use std::time::Duration;
 
 /// About to send: from here on a lapse means that the outcome is unknown.
 pub(super) fn dispatch(draft: &mut Draft, request: &Extend) -> Answer {
@@ -17,9 +18,28 @@ pub(super) fn dispatch(draft: &mut Draft, request: &Extend) -> Answer {
 
 /// Heartbeat.
 pub(super) fn renew(draft: &mut Draft, request: &Extend) -> Answer {
+    if draft.is_checker(&request.token) {
+        return Ok(renew_check(draft, request));
+    }
     let until = extended_end(draft, request)?;
     extend(draft, EventKind::Renewed, until);
     Ok(draft.reply_to_holder())
+}
+
+/// Heartbeat of a checker. A lease that nobody has taken over may still be extended.
+fn renew_check(draft: &mut Draft, request: &Extend) -> Reply {
+    let (now, policy) = (draft.now, draft.policy);
+    draft.accept(EventKind::Renewed, Detail::default(), |state| {
+        if let Some(lease) = &mut state.check_lease {
+            let granted = Duration::from_millis(u64::try_from(lease.duration_ms).unwrap_or(0));
+            let duration = claim::wished(request.lease_duration, granted, policy);
+            lease.until = lease.until.max(now.plus(duration));
+            state.next_check_at = Some(lease.until);
+        }
+    });
+    let mut reply = draft.reply();
+    reply.lease = draft.check_granted();
+    reply
 }
 
 /// The new end of the holder's lease; never earlier than the old one. A lease that nobody has noticed

@@ -145,8 +145,9 @@ fn absent(
                 request.evidence.as_ref().and_then(|e| e.observed_at).map_or(now, |at| at.min(now));
             let settled_at = draft.state().attempt_ended_at.map(|at| at.plus(draft.policy.absence_settle));
             if is_believed(draft.policy, settled_at, observed) {
+                let deliver_at = expire::next_delivery(draft);
                 draft.accept(EventKind::Released, detail, |state| {
-                    expire::enter_pending(state);
+                    expire::enter_pending(state, deliver_at);
                     state.last_report = report;
                 });
                 return Ok(applied(draft));
@@ -167,8 +168,10 @@ fn is_believed(policy: &Policy, settled_at: Option<Timestamp>, observed: Timesta
 
 /// A person says that nothing happened: it may be tried again, with a fresh count of attempts.
 fn release_by_person(draft: &mut Draft, detail: Detail, report: Option<[u8; 16]>) {
+    // Whoever decided that it may be tried again means now.
+    let deliver_at = draft.operation.identity.payload_json.is_some().then_some(draft.now);
     draft.accept(EventKind::Released, detail, |state| {
-        expire::enter_pending(state);
+        expire::enter_pending(state, deliver_at);
         state.attempt_floor = state.attempt_count;
         state.last_report = report;
     });
@@ -223,6 +226,8 @@ fn keep_checking(
     }
     draft.accept(EventKind::Checked, detail, |state| {
         state.check_count = checks;
+        state.check_lease = None;
+        state.poll_id = None;
         state.next_check_at = Some(next);
         state.last_report = report;
     });
@@ -235,6 +240,8 @@ fn keep_waiting(draft: &mut Draft, check_after: Option<Duration>, detail: Detail
     let delay = check_after.unwrap_or_else(|| schedule::delay(draft.operation_id(), policy, 0));
     draft.accept(EventKind::Checked, detail, |state| {
         state.check_count = checks;
+        state.check_lease = None;
+        state.poll_id = None;
         state.next_check_at = Some(now.plus(delay));
         state.review_reason = None;
         state.review_since = None;
@@ -245,10 +252,13 @@ fn keep_waiting(draft: &mut Draft, check_after: Option<Duration>, detail: Detail
     });
 }
 
-/// A token may be left out; one that was never granted for this operation is a mistake to be told.
+/// A token may be left out. A checker's must be that of its lease, not yet taken over by another; an
+/// executor's may be of any attempt; one that was never granted for this operation is a mistake to be told.
 fn refuse_forged(draft: &Draft, token: Option<&LeaseToken>) -> Result<(), Refusal> {
     match token {
-        Some(token) if draft.attempt_of(token).is_none() => Err(Refusal::LeaseLost),
+        Some(token) if draft.attempt_of(token).is_none() && !draft.is_checker(token) => {
+            Err(Refusal::LeaseLost)
+        }
         _ => Ok(()),
     }
 }

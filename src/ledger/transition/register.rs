@@ -23,7 +23,9 @@ pub(super) fn new(request: &Register, command: &Command, policy: &Policy, now: T
     };
     let unborn = Operation { identity: Arc::new(identity), state: State::unborn(now) };
     let mut draft = Draft::of(&unborn, command, policy, now);
-    draft.accept(EventKind::Registered, Detail::default(), |_| ());
+    draft.accept(EventKind::Registered, Detail::default(), |state| {
+        state.deliver_at = request.payload_json.is_some().then_some(now);
+    });
     let mut reply = match &request.claim {
         Some(options) => claim::take(&mut draft, options),
         None => draft.reply(),

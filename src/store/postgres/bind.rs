@@ -1,7 +1,7 @@
 //! Records → the arrays of `swap.sql`, in the order of its parameters.
 
 use crate::{
-    ledger::{DueKind, Event, Identity, State, Timestamp},
+    ledger::{Due, DueKind, DueMoment, Event, Identity, State, Timestamp},
     store::{DecidedAt, Error, Write, row},
 };
 use sqlx::{
@@ -140,6 +140,10 @@ fn states(a: &mut PgArguments, rows: &[&Write]) -> Result<(), BoxDynError> {
     column(a, &rows, |s| s.escalate_at.map(Moment))?;
     column(a, &rows, |s| s.next_check_at.map(Moment))?;
     column(a, &rows, |s| s.check_count)?;
+    column(a, &rows, |s| s.deliver_at.map(Moment))?;
+    column(a, &rows, |s| s.check_lease.as_ref().map(row::check_lease_to_json))?;
+    column(a, &rows, |s| s.check_lease_count)?;
+    column(a, &rows, |s| s.poll_id)?;
     column(a, &rows, |s| s.review_reason.as_deref())?;
     column(a, &rows, |s| s.review_since.map(Moment))?;
     column(a, &rows, |s| s.conflict_count)?;
@@ -179,20 +183,23 @@ fn events(a: &mut PgArguments, rows: &[&Write]) -> Result<(), BoxDynError> {
 }
 
 fn due(a: &mut PgArguments, rows: &[&Write]) -> Result<(), BoxDynError> {
-    let mut set: Vec<(Uuid, DueKind, Timestamp)> = Vec::new();
+    let mut set: Vec<(&Identity, DueKind, DueMoment)> = Vec::new();
     let mut deleted: Vec<(Uuid, DueKind)> = Vec::new();
     for write in rows {
-        let id = write.after.identity.operation_id;
-        for (kind, moment) in crate::ledger::Due::of(&write.after).changes_from(write.due_before) {
+        let identity = &*write.after.identity;
+        for (kind, moment) in Due::of(&write.after).changes_from(write.due_before) {
             match moment {
-                Some(moment) => set.push((id, kind, moment)),
-                None => deleted.push((id, kind)),
+                Some(moment) => set.push((identity, kind, moment)),
+                None => deleted.push((identity.operation_id, kind)),
             }
         }
     }
-    column(a, &set, |(id, _, _)| *id)?;
+    column(a, &set, |(identity, _, _)| identity.operation_id)?;
     column(a, &set, |(_, kind, _)| kind.as_str())?;
-    column(a, &set, |(_, _, moment)| Moment(*moment))?;
+    column(a, &set, |(_, _, moment)| Moment(moment.at))?;
+    column(a, &set, |(identity, _, _)| &*identity.key.namespace)?;
+    column(a, &set, |(identity, _, _)| &*identity.action_type)?;
+    column(a, &set, |(_, _, moment)| moment.poll_id)?;
     column(a, &deleted, |(id, _)| *id)?;
     column(a, &deleted, |(_, kind)| kind.as_str())
 }

@@ -1,10 +1,10 @@
 //! Records → the JSON that SQLite's statements unpack: one array for each row.
 
 use crate::{
-    ledger::{DueKind, Event, Identity, State, Timestamp},
+    ledger::{Due, DueKind, DueMoment, Event, Identity, State, Timestamp},
     store::{Write, row},
 };
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::Arc};
 use uuid::Uuid;
 
 /// An array of arrays, as JSON text, built from left to right.
@@ -78,6 +78,13 @@ impl Rows {
         self
     }
 
+    fn maybe_id(&mut self, id: Option<Uuid>) -> &mut Self {
+        match id {
+            Some(id) => self.id(id),
+            None => self.null(),
+        }
+    }
+
     pub(super) fn integer(&mut self, value: i64) -> &mut Self {
         self.cell();
         write!(self.text, "{value}").expect("a String takes all");
@@ -132,6 +139,10 @@ impl Rows {
             .maybe_moment(s.escalate_at)
             .maybe_moment(s.next_check_at)
             .integer(s.check_count.into())
+            .maybe_moment(s.deliver_at)
+            .maybe_text(s.check_lease.as_ref().map(row::check_lease_to_json).as_deref())
+            .integer(s.check_lease_count.into())
+            .maybe_id(s.poll_id)
             .maybe_text(s.review_reason.as_deref())
             .maybe_moment(s.review_since)
             .integer(s.conflict_count.into())
@@ -170,8 +181,9 @@ impl Rows {
 /// known to be written.
 pub(super) struct Consequences {
     pub(super) id: Uuid,
+    identity: Arc<Identity>,
     events: Vec<Event>,
-    due: Vec<(DueKind, Option<Timestamp>)>,
+    due: Vec<(DueKind, Option<DueMoment>)>,
 }
 
 /// A batch that borrows from nobody.
@@ -202,8 +214,9 @@ pub(super) fn batch(writes: &[Write]) -> Batch {
     }
     let consequences = writes.iter().map(|write| Consequences {
         id: write.after.identity.operation_id,
+        identity: Arc::clone(&write.after.identity),
         events: write.events.clone(),
-        due: crate::ledger::Due::of(&write.after).changes_from(write.due_before).collect(),
+        due: Due::of(&write.after).changes_from(write.due_before).collect(),
     });
     Batch { inserts, updates, consequences: consequences.collect() }
 }
@@ -211,13 +224,20 @@ pub(super) fn batch(writes: &[Write]) -> Batch {
 /// The rows of `journal.sql`, `due_set.sql` and `due_delete.sql`.
 pub(super) fn consequences<'c>(written: impl Iterator<Item = &'c Consequences>) -> (Rows, Rows, Rows) {
     let (mut journal, mut due_set, mut due_delete) = (Rows::default(), Rows::default(), Rows::default());
-    for Consequences { id, events, due } in written {
+    for Consequences { id, identity, events, due } in written {
         for event in events {
             journal.row().event(*id, event);
         }
         for (kind, moment) in due {
             match moment {
-                Some(moment) => due_set.row().id(*id).text(kind.as_str()).moment(*moment),
+                Some(moment) => due_set
+                    .row()
+                    .id(*id)
+                    .text(kind.as_str())
+                    .moment(moment.at)
+                    .text(&identity.key.namespace)
+                    .text(&identity.action_type)
+                    .maybe_id(moment.poll_id),
                 None => due_delete.row().id(*id).text(kind.as_str()),
             };
         }

@@ -8,7 +8,8 @@ select
     o.status, o.version, o.attempt_count, o.attempt_floor, o.claim_ids,
     o.lease_holder, o.lease_claimed_at, o.lease_until, o.lease_duration_ms, o.two_step, o.dispatched,
     o.external_id, o.result_json, o.error_code, o.error_message, o.first_attempt_at, o.attempt_ended_at,
-    o.unknown_since, o.escalate_at, o.next_check_at, o.check_count, o.review_reason, o.review_since,
+    o.unknown_since, o.escalate_at, o.next_check_at, o.check_count,
+    o.deliver_at, o.check_lease, o.check_lease_count, o.poll_id, o.review_reason, o.review_since,
     o.conflict_count, o.outcome_conflict_count, o.last_report, o.updated_at, o.completed_at
 from json_each(?1) as k
 cross join agent_operations as o

@@ -10,9 +10,10 @@ changed as (
         r ->> 13 as dispatched, r ->> 14 as external_id, r ->> 15 as result_json, r ->> 16 as error_code,
         r ->> 17 as error_message, r ->> 18 as first_attempt_at, r ->> 19 as attempt_ended_at,
         r ->> 20 as unknown_since, r ->> 21 as escalate_at, r ->> 22 as next_check_at,
-        r ->> 23 as check_count, r ->> 24 as review_reason, r ->> 25 as review_since,
-        r ->> 26 as conflict_count, r ->> 27 as outcome_conflict_count, unhex(r ->> 28) as last_report,
-        r ->> 29 as updated_at, r ->> 30 as completed_at
+        r ->> 23 as check_count, r ->> 24 as deliver_at, r ->> 25 as check_lease,
+        r ->> 26 as check_lease_count, r ->> 27 as poll_id, r ->> 28 as review_reason, r ->> 29 as review_since,
+        r ->> 30 as conflict_count, r ->> 31 as outcome_conflict_count, unhex(r ->> 32) as last_report,
+        r ->> 33 as updated_at, r ->> 34 as completed_at
     from batch
 )
 update agent_operations as o
@@ -38,6 +39,10 @@ set
     escalate_at = b.escalate_at,
     next_check_at = b.next_check_at,
     check_count = b.check_count,
+    deliver_at = b.deliver_at,
+    check_lease = b.check_lease,
+    check_lease_count = b.check_lease_count,
+    poll_id = b.poll_id,
     review_reason = b.review_reason,
     review_since = b.review_since,
     conflict_count = b.conflict_count,
