@@ -245,6 +245,9 @@ register! deliver:P wait:31        | deliver:Q         | CLAIM                | 
 register! deliver:P wait:31 observe wait:6 | deliver:Q | lease2 EXECUTE       | in_progress v4         | claimed
 register! deliver:P saw-absent@1   | deliver:Q         | CLAIM                | pending v3             |
 register! deliver:P dispatch:1 wait:31 | deliver:Q     | RECONCILE            | unknown v4             | lease_expired
+# A second name for the effect is two effects, until a person says otherwise.
+register/same-key claim:A lost:1:e1 claim:B | ok:2:e2  | USE_RESULT           | succeeded v5 review(second_external_id) | succeeded
+register claim:A lost:1:e1 wait:61 saw-absent claim:B | ok:2:e2 | USE_RESULT  | succeeded v6 review(second_external_id) | succeeded
 # A result is judged by the policy of the recorded action type.
 register/small claim:A             | ok:1:e1:\"0123456789abcdef\" | INVALID succeeded.result_json | in_progress v2 |
 ";
