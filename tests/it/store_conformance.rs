@@ -5,7 +5,7 @@
 use crate::harness::{Database, on_each_store};
 use opledger::{
     ledger::{
-        CheckLease, Due, DueKind, Event, EventKind, Identity, Key, Lease, Operation, State, Status,
+        CheckLease, Due, DueKind, Event, EventKind, Identity, Key, Lease, Operation, Reports, State, Status,
         Timestamp, event::Detail, operation::Revision,
     },
     store::{DecidedAt, Error, ListQuery, PollQuery, Settings, Store, Write},
@@ -88,7 +88,8 @@ fn full(namespace: &str, operation_key: &str, status: Status) -> Operation {
         review_since: Some(Timestamp(-1)),
         conflict_count: 4,
         outcome_conflict_count: 5,
-        last_report: Some(std::array::from_fn(|i| u8::try_from(255 - i).unwrap())),
+        reports: Reports::from_bytes(&std::array::from_fn::<u8, 48, _>(|i| u8::try_from(255 - i).unwrap()))
+            .unwrap(),
         updated_at: at(8),
         completed_at: Some(at(9)),
     };

@@ -148,7 +148,7 @@ fn states(a: &mut PgArguments, rows: &[&Write]) -> Result<(), BoxDynError> {
     column(a, &rows, |s| s.review_since.map(Moment))?;
     column(a, &rows, |s| s.conflict_count)?;
     column(a, &rows, |s| s.outcome_conflict_count)?;
-    column(a, &rows, |s| s.last_report.as_ref().map(|digest| digest.as_slice()))?;
+    column(a, &rows, |s| row::reports_to_bytes(&s.reports))?;
     column(a, &rows, |s| Moment(s.updated_at))?;
     column(a, &rows, |s| s.completed_at.map(Moment))
 }
