@@ -3,6 +3,7 @@
 //! PostgreSQL is tested where `OPLEDGER_TEST_POSTGRES_URL` names a superuser's URL; without it that half is
 //! skipped with a line, and fails where `CI` is set.
 
+mod bench;
 mod harness;
 mod migrations;
 mod over_grpc;
