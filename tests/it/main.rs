@@ -3,7 +3,11 @@
 //! PostgreSQL is tested where `OPLEDGER_TEST_POSTGRES_URL` names a superuser's URL; without it that half is
 //! skipped with a line, and fails where `CI` is set.
 
+<<<<<<< HEAD
 mod docs;
+=======
+mod bench;
+>>>>>>> bench
 mod harness;
 mod migrations;
 mod over_grpc;
