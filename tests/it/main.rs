@@ -2,4 +2,6 @@
 
 mod harness;
 mod migrations;
+mod records;
+mod store_concurrency;
 mod store_conformance;
