@@ -44,6 +44,7 @@ fn claim() -> Command {
             worker_id: "worker-1".into(),
             lease_duration: None,
             two_step: false,
+            poll_id: None,
         },
         expected_request_hash: None,
     }))

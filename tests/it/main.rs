@@ -3,20 +3,19 @@
 //! PostgreSQL is tested where `OPLEDGER_TEST_POSTGRES_URL` names a superuser's URL; without it that half is
 //! skipped with a line, and fails where `CI` is set.
 
-<<<<<<< HEAD
-mod docs;
-=======
 mod bench;
->>>>>>> bench
+mod docs;
 mod harness;
 mod migrations;
 mod over_grpc;
 mod play;
 mod properties;
 mod random;
+mod records;
 mod script;
 mod shell_program;
 mod shell_server;
 mod state_table;
+mod store_concurrency;
 mod store_conformance;
 mod tidy;

@@ -16,10 +16,6 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub(super) fn is_empty(&self) -> bool {
-        self.rows == 0
-    }
-
     /// The whole text.
     pub(super) fn finish(mut self) -> String {
         self.text.push_str(if self.rows == 0 { "[]" } else { "]]" });
