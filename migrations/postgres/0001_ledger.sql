@@ -86,7 +86,7 @@ create table agent_operations (
     error_message varchar(1000),
     -- Why a person must decide; null where none must.
     review_reason text,
-    -- Digest of the last observation that was recorded, so that its repeat is recognised.
+    -- Digests, 16 bytes each, of the reports whose repeat is recognised.
     last_report bytea,
     -- For finding it again: a JSON object of texts; null where there are none.
     labels text,
@@ -195,3 +195,86 @@ create index agent_operation_due_for_polls on agent_operation_due (namespace, ki
 
 -- Finds again what a poll took, when its answer was lost.
 create index agent_operation_due_by_poll on agent_operation_due (poll_id) where poll_id is not null;
+
+-- What a batch of writes carries, a row for each operation: one array of this type is one parameter,
+-- where an array for each column would cost PostgreSQL more than the writing itself. A migration
+-- that adds a column makes a new type beside it, so that the older binary can go on.
+create type agent_operation_write_1 as (
+    -- The version that must be there; null where the operation must be new.
+    expected_version bigint,
+    -- The conflict count that must be there; null where the operation must be new.
+    expected_conflict_count integer,
+    -- See agent_operations for these.
+    operation_id uuid,
+    version bigint,
+    updated_at timestamptz,
+    attempt_count integer,
+    attempt_floor integer,
+    check_count integer,
+    check_lease_count integer,
+    conflict_count integer,
+    outcome_conflict_count integer,
+    two_step boolean,
+    dispatched boolean,
+    lease_claimed_at timestamptz,
+    lease_until timestamptz,
+    lease_duration_ms bigint,
+    first_attempt_at timestamptz,
+    attempt_ended_at timestamptz,
+    unknown_since timestamptz,
+    escalate_at timestamptz,
+    next_check_at timestamptz,
+    deliver_at timestamptz,
+    review_since timestamptz,
+    completed_at timestamptz,
+    poll_id uuid,
+    check_lease text,
+    status text,
+    claim_ids bytea,
+    lease_holder text,
+    external_id text,
+    result_json text,
+    error_code text,
+    error_message text,
+    review_reason text,
+    last_report bytea,
+    -- These too; null where the operation is there already, as they never change.
+    created_at timestamptz,
+    namespace text,
+    operation_key text,
+    action_type text,
+    request_hash text,
+    hash_scheme text,
+    lease_secret bytea,
+    labels text,
+    parent_operation_key text,
+    payload_json text
+);
+
+-- The events of a batch, in order; see agent_operation_events.
+create type agent_operation_event_write_1 as (
+    -- Whose it is: it is written only where the operation is.
+    operation_id uuid,
+    -- See agent_operation_events for these.
+    version bigint,
+    event_at timestamptz,
+    attempt integer,
+    kind text,
+    status text,
+    actor text,
+    detail_json text
+);
+
+-- The due work of a batch; see agent_operation_due.
+create type agent_operation_due_write_1 as (
+    -- Whose it is: it is written only where the operation is.
+    operation_id uuid,
+    -- What is due.
+    kind text,
+    -- When; null deletes it.
+    due_at timestamptz,
+    -- See agent_operation_due for these.
+    namespace text,
+    action_type text,
+    poll_id uuid
+);

@@ -91,13 +91,14 @@ async fn serve(config: &Config) -> Result<(), String> {
         ..engine::Settings::default()
     };
     let engine = Engine::start(parts.store.clone(), parts.policies.clone(), settings, metrics.clone());
-    let (waiting, drain) = (engine.clone(), shutdown.clone());
-    tokio::spawn(async move {
-        // Who waits or watches must not hold up the drain.
-        drain.wait().await;
-        waiting.drain();
-    });
     tokio::spawn(health::monitor(parts.store, health.clone(), shutdown.clone()));
+    tokio::spawn({
+        let (engine, shutdown) = (engine.clone(), shutdown.clone());
+        async move {
+            shutdown.wait().await;
+            engine.drain();
+        }
+    });
     let counted = metrics.clone();
     tokio::spawn(parts.policies.clone().on_reload(move |taken| counted.policy_reloaded(taken)));
     tokio::spawn(parts.policies.watch(policy_file::reload::INTERVAL, shutdown.clone().wait()));

@@ -1,6 +1,7 @@
 //! One short method per RPC: check, execute, convert.
 
 use super::{
+    calls::Deadline,
     convert, page_token, status,
     validate::{self, Faults},
     watch::WatchStream,
@@ -11,7 +12,7 @@ use crate::{
     proto::{self, ledger_server::Ledger},
     store::ListQuery,
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
@@ -43,6 +44,18 @@ impl LedgerService {
 /// Answers with all faults of a request, if there are any.
 fn reject(faults: Faults) -> Result<(), Status> {
     if faults.0.is_empty() { Ok(()) } else { Err(status::invalid(faults)) }
+}
+
+/// How long before the caller's own deadline a waiting call answers with what there is.
+const ANSWER_BEFORE: Duration = Duration::from_millis(50);
+
+/// When a call that may wait so long has to answer: not later than its caller listens.
+fn wait_until<T>(request: &Request<T>, wait: Duration) -> Instant {
+    let wanted = Instant::now() + wait;
+    match request.extensions().get::<Deadline>() {
+        Some(Deadline(deadline)) => wanted.min(*deadline - ANSWER_BEFORE),
+        None => wanted,
+    }
 }
 
 fn retry_after(reply: &Reply) -> Option<prost_types::Duration> {
@@ -78,13 +91,13 @@ impl Ledger for LedgerService {
     }
 
     async fn claim(&self, request: Request<proto::ClaimRequest>) -> Answer<proto::ClaimResponse> {
-        let request = request.into_inner();
         let mut faults = Faults::default();
+        let wait = faults.wait(request.get_ref().wait.as_ref());
+        let deadline = wait_until(&request, wait);
+        let request = request.into_inner();
         let key = faults.key(&request.namespace, &request.operation_key);
         let claim = validate::claim(&mut faults, &request);
-        let wait = faults.wait(request.wait.as_ref());
         reject(faults)?;
-        let deadline = Instant::now() + wait;
         let reply = loop {
             let reply = self.execute(key.clone(), Action::Claim(claim.clone())).await?;
             if !engine::is_worth_waiting(&reply) || Instant::now() >= deadline {
@@ -178,9 +191,10 @@ impl Ledger for LedgerService {
 
     async fn get(&self, request: Request<proto::GetRequest>) -> Answer<proto::GetResponse> {
         use proto::get_request::Id;
-        let request = request.into_inner();
         let mut faults = Faults::default();
-        let wait = faults.wait(request.wait.as_ref());
+        let wait = faults.wait(request.get_ref().wait.as_ref());
+        let deadline = wait_until(&request, wait);
+        let request = request.into_inner();
         let key = match request.id {
             Some(Id::OperationKey(operation_key)) => {
                 let key = faults.key(&request.namespace, &operation_key);
@@ -201,7 +215,6 @@ impl Ledger for LedgerService {
                 return Err(status::invalid(faults));
             }
         };
-        let deadline = Instant::now() + wait;
         let is_finished = |reply: &Reply| reply.operation.state.status.is_terminal();
         let reply = self.engine.observe_until(&key, deadline, is_finished).await;
         let reply = reply.map_err(|error| status::from_engine(error, &key, None))?;
@@ -273,13 +286,13 @@ impl Ledger for LedgerService {
     }
 
     async fn poll(&self, request: Request<proto::PollRequest>) -> Answer<proto::PollResponse> {
-        let request = request.into_inner();
         let mut faults = Faults::default();
-        let wait = faults.wait(request.wait.as_ref());
-        let poll = validate::poll(&mut faults, request, ANONYMOUS);
+        let wait = faults.wait(request.get_ref().wait.as_ref());
+        let deadline = wait_until(&request, wait);
+        let poll = validate::poll(&mut faults, request.into_inner(), ANONYMOUS);
         reject(faults)?;
         let poll = poll.ok_or_else(|| Status::internal("an unchecked request"))?;
-        let taken = self.engine.poll(&poll, Instant::now() + wait).await;
+        let taken = self.engine.poll(&poll, deadline).await;
         let key = Key::new(&poll.query.namespace, "");
         let taken = taken.map_err(|error| status::from_engine(error, &key, None))?;
         let items = taken.into_iter().map(|reply| proto::poll_response::Item {
@@ -314,6 +327,7 @@ fn list_query(faults: &mut Faults, request: &proto::ListRequest) -> ListQuery {
     for action_type in &request.action_types {
         faults.action_type("action_types", action_type);
     }
+    faults.optional("parent_operation_key", request.parent_operation_key.as_ref(), 200);
     let bound = |faults: &mut Faults,
                  field: &str,
                  value: Option<&prost_types::Timestamp>|

@@ -2,7 +2,8 @@
 
 use super::{Error, FeedChanges, FeedEvent, FeedPage, StoredEvent};
 use crate::ledger::{
-    CheckLease, Event, EventKind, Identity, Key, Lease, Operation, State, Status, Timestamp, event::Detail,
+    CheckLease, Event, EventKind, Identity, Key, Lease, Operation, Reports, State, Status, Timestamp,
+    event::Detail,
 };
 use std::{collections::BTreeMap, sync::Arc};
 use uuid::Uuid;
@@ -134,12 +135,9 @@ fn state<C: Cells>(row: &mut Reader<'_, C>) -> Result<State, Error> {
         review_since: row.maybe(C::moment)?,
         conflict_count: row.need(C::count)?,
         outcome_conflict_count: row.need(C::count)?,
-        last_report: {
+        reports: {
             let bytes = row.maybe(C::bytes)?;
-            match bytes {
-                Some(bytes) => Some(row.sound(bytes.try_into().ok())?),
-                None => None,
-            }
+            row.sound(Reports::from_bytes(bytes.as_deref().unwrap_or_default()))?
         },
         updated_at: row.need(C::moment)?,
         completed_at: row.maybe(C::moment)?,
@@ -262,6 +260,12 @@ pub(crate) fn detail_to_json(detail: &Detail) -> Option<String> {
 /// The stored form of [`State::check_lease`].
 pub(crate) fn check_lease_to_json(lease: &CheckLease) -> String {
     serde_json::to_string(lease).expect("texts, numbers and times are always JSON")
+}
+
+/// The stored form of [`State::reports`].
+pub(crate) fn reports_to_bytes(reports: &Reports) -> Option<Vec<u8>> {
+    let bytes = reports.to_bytes();
+    (!bytes.is_empty()).then_some(bytes)
 }
 
 /// The stored form of [`State::claim_ids`].

@@ -38,13 +38,23 @@ use tokio::{
 };
 use uuid::Uuid;
 
-const BEGIN: &str = "begin immediate";
-const INSERT: &str = include_str!("sqlite/insert.sql");
-const UPDATE: &str = include_str!("sqlite/update.sql");
-const JOURNAL: &str = include_str!("sqlite/journal.sql");
-const DUE_SET: &str = include_str!("sqlite/due_set.sql");
-const DUE_DELETE: &str = include_str!("sqlite/due_delete.sql");
-const COMMIT: &str = "commit";
+// Several statements in one text: each trip to the connection's thread costs more than most of them.
+/// Writes the records; ?1 = inserts, ?2 = updates. Gives the ids of those that were written.
+const WRITE: &str = concat!(
+    "begin immediate;\n",
+    include_str!("sqlite/insert.sql"),
+    ";\n",
+    include_str!("sqlite/update.sql")
+);
+/// Writes what follows from them; ?1 = events, ?2 = due work to set, ?3 = to delete.
+const COMMIT: &str = concat!(
+    include_str!("sqlite/journal.sql"),
+    ";\n",
+    include_str!("sqlite/due_set.sql"),
+    ";\n",
+    include_str!("sqlite/due_delete.sql"),
+    ";\ncommit"
+);
 const ROLLBACK: &str = "rollback";
 const LOAD: &str = include_str!("sqlite/load.sql");
 const LIST: &str = include_str!("sqlite/list.sql");
@@ -219,65 +229,45 @@ impl Writer {
     }
 }
 
-/// Runs one batch. Up to COMMIT every failure is determinate, because the connection is closed then.
+/// Runs one batch. Until COMMIT every failure is determinate, because the connection is closed then.
 async fn write(
     connection: &mut SqliteConnection,
     decided: DecidedAt,
     batch: Batch,
 ) -> Result<Swapped, Error> {
-    run(connection, BEGIN).await.map_err(|error| Error::of_read(&error))?;
+    let rows = query(WRITE)
+        .bind(batch.inserts.finish())
+        .bind(batch.updates.finish())
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(|error| Error::of_read(&error))?;
+    let mut ids = rows
+        .iter()
+        .map(|row| SqliteCells { row, next: 0 }.id().ok().flatten())
+        .collect::<Option<HashSet<Uuid>>>()
+        .ok_or_else(|| Error::unavailable("unexpected answer"))?;
+    // Looked at once the lock is held, and nothing is durable yet.
     let now = now();
-    let mut ids = HashSet::new();
-    if agrees(decided, now) {
-        for (sql, rows) in [(INSERT, batch.inserts), (UPDATE, batch.updates)] {
-            if !rows.is_empty() {
-                ids.extend(written(connection, sql, rows).await?);
-            }
-        }
+    if !agrees(decided, now) {
+        ids.clear();
     }
     let written: Vec<bool> = batch.consequences.iter().map(|write| ids.contains(&write.id)).collect();
     if ids.is_empty() {
-        run(connection, ROLLBACK).await.map_err(|error| Error::of_read(&error))?;
+        query(ROLLBACK).execute(connection).await.map_err(|error| Error::of_read(&error))?;
         return Ok(Swapped { now, written });
     }
     let (journal, due_set, due_delete) =
         batch::consequences(batch.consequences.iter().filter(|write| ids.contains(&write.id)));
-    for (sql, rows) in [(JOURNAL, journal), (DUE_SET, due_set), (DUE_DELETE, due_delete)] {
-        if !rows.is_empty() {
-            query(sql)
-                .bind(rows.finish())
-                .execute(&mut *connection)
-                .await
-                .map_err(|error| Error::of_read(&error))?;
-        }
-    }
     failpoint::before_commit();
-    run(connection, COMMIT).await.map_err(|error| Error::of_write(&error))?;
+    query(COMMIT)
+        .bind(journal.finish())
+        .bind(due_set.finish())
+        .bind(due_delete.finish())
+        .execute(connection)
+        .await
+        .map_err(|error| Error::of_write(&error))?;
     failpoint::after_commit();
     Ok(Swapped { now, written })
-}
-
-async fn run(connection: &mut SqliteConnection, sql: &'static str) -> Result<(), sqlx::Error> {
-    query(sql).execute(connection).await.map(|_| ())
-}
-
-/// The ids of the rows that a statement wrote.
-async fn written(
-    connection: &mut SqliteConnection,
-    sql: &'static str,
-    rows: Rows,
-) -> Result<Vec<Uuid>, Error> {
-    let rows =
-        query(sql).bind(rows.finish()).fetch_all(connection).await.map_err(|error| Error::of_read(&error))?;
-    rows.iter()
-        .map(|row| {
-            SqliteCells { row, next: 0 }
-                .id()
-                .ok()
-                .flatten()
-                .ok_or_else(|| Error::unavailable("unexpected answer"))
-        })
-        .collect()
 }
 
 fn query(sql: &'static str) -> Query<'static, Sqlite, SqliteArguments> {

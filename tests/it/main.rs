@@ -3,7 +3,9 @@
 //! PostgreSQL is tested where `OPLEDGER_TEST_POSTGRES_URL` names a superuser's URL; without it that half is
 //! skipped with a line, and fails where `CI` is set.
 
+mod bench;
 mod crew;
+mod docs;
 mod feed;
 mod gossip;
 mod harness;
@@ -12,8 +14,11 @@ mod over_grpc;
 mod play;
 mod properties;
 mod random;
+mod records;
 mod script;
 mod shell_program;
 mod shell_server;
 mod state_table;
+mod store_concurrency;
 mod store_conformance;
+mod tidy;

@@ -4,7 +4,7 @@ use super::{Answer, draft::Draft, expire};
 use crate::{
     fingerprint,
     ledger::{
-        EventKind, Outcome, Refusal, State, Status, command::Complete, event::Detail,
+        EventKind, Outcome, Refusal, ReportDigest, State, Status, command::Complete, event::Detail,
         limits::CONFLICT_EVENTS_KEPT,
     },
 };
@@ -54,8 +54,8 @@ pub(super) fn admit_result(draft: &Draft, outcome: &Outcome, field: &'static str
 pub(super) struct Report {
     /// The attempt whose token it carried.
     pub attempt: Option<i32>,
-    /// See [`State::last_report`].
-    pub digest: Option<[u8; 16]>,
+    /// See [`State::reports`].
+    pub digest: Option<ReportDigest>,
     /// What is kept about it.
     pub detail: Detail,
 }
@@ -101,7 +101,7 @@ pub(super) fn repeat_or_contradiction(
 
 /// Keeps a contradicting report as an event and calls a person. The first hundred of an operation; after
 /// that only what raises the flag again.
-fn note_contradiction(draft: &mut Draft, outcome: &Outcome, report: Report) {
+pub(super) fn note_contradiction(draft: &mut Draft, outcome: &Outcome, report: Report) {
     let state = draft.state();
     if state.outcome_conflict_count >= CONFLICT_EVENTS_KEPT && state.review_reason.is_some() {
         return;
@@ -121,7 +121,7 @@ fn note_contradiction(draft: &mut Draft, outcome: &Outcome, report: Report) {
     draft.accept(EventKind::OutcomeConflict, detail, |state| {
         state.outcome_conflict_count = state.outcome_conflict_count.saturating_add(1);
         // So that the same decision again is told the same, and does not acknowledge its own contradiction.
-        state.last_report = report.digest;
+        state.reports.remember(report.digest);
         expire::require_review(state, "outcome_conflict", now);
     });
 }
@@ -134,8 +134,14 @@ pub(super) fn settle(draft: &mut Draft, outcome: &Outcome, detail: Detail) {
         Outcome::Succeeded { external_id, result_json } => {
             let result_json = result_json.map(|text| fingerprint::redact(&text, redact));
             draft.accept(EventKind::Succeeded, detail, |state| {
+                let named_before = state.external_id.take();
                 finish(state, Status::Succeeded);
-                state.external_id = external_id.or(state.external_id.take());
+                // Two names are two effects until a person says otherwise. The event has the new one, the
+                // events before it the old one.
+                if external_id.is_some() && named_before.is_some() && external_id != named_before {
+                    expire::require_review(state, "second_external_id", now);
+                }
+                state.external_id = external_id.or(named_before);
                 state.result_json = result_json;
                 state.error_code = None;
                 state.error_message = None;

@@ -33,8 +33,7 @@ impl<'a> Draft<'a> {
     pub fn accept(&mut self, kind: EventKind, detail: Detail, edit: impl FnOnce(&mut State)) {
         let before = self.operation.state.clone();
         let state = &mut self.operation.state;
-        // A report sets it again: only the latest change's own repeat is recognised by it.
-        state.last_report = None;
+        state.reports.forget_passing();
         edit(state);
         state.version += 1;
         state.updated_at = self.now;
@@ -107,12 +106,17 @@ impl<'a> Draft<'a> {
     /// The answer to somebody who holds no lease.
     pub fn reply(&self) -> Reply {
         let next_step = next_step(&self.operation, self.policy, self.now);
-        let lease = self.state().lease.as_ref();
+        let state = self.state();
+        let retry_at = match next_step {
+            NextStep::Wait => state.lease.as_ref().map(|lease| lease.until),
+            NextStep::Reconcile => state.next_check_at.filter(|at| *at > self.now),
+            _ => None,
+        };
         Reply {
             operation: self.operation.clone(),
             next_step,
             lease: None,
-            retry_after: lease.filter(|_| next_step == NextStep::Wait).map(|l| l.until.since(self.now)),
+            retry_after: retry_at.map(|at| at.since(self.now)),
             created: false,
             replayed: false,
             applied: false,

@@ -2,7 +2,7 @@
 
 use super::{draft::Draft, schedule};
 use crate::ledger::{
-    EventKind, Policy, State, Status, Timestamp,
+    EventKind, Policy, ReportDigest, State, Status, Timestamp,
     event::Detail,
     policy::{OnTimeout, OnUnresolved},
 };
@@ -85,12 +85,12 @@ pub(super) fn release(
     kind: EventKind,
     detail: Detail,
     ended: Timestamp,
-    report: Option<[u8; 16]>,
+    report: Option<ReportDigest>,
 ) {
     let (id, policy, now) = (draft.operation_id(), draft.policy, draft.now);
     let deliver_at = next_delivery(draft);
     draft.accept(kind, detail, |state| {
-        state.last_report = report;
+        state.reports.remember(report);
         if state.unknown_since.is_some() {
             enter_unknown(state, id, policy, ended, now);
         } else {
@@ -122,7 +122,7 @@ pub(super) fn enter_pending(state: &mut State, deliver_at: Option<Timestamp>) {
     state.poll_id = None;
     state.review_reason = None;
     state.review_since = None;
-    state.external_id = None;
+    // A name that the provider once gave stays: should another one come, a person must know of both.
     state.error_code = None;
     state.error_message = None;
 }

@@ -16,10 +16,6 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub(super) fn is_empty(&self) -> bool {
-        self.rows == 0
-    }
-
     /// The whole text.
     pub(super) fn finish(mut self) -> String {
         self.text.push_str(if self.rows == 0 { "[]" } else { "]]" });
@@ -147,7 +143,7 @@ impl Rows {
             .maybe_moment(s.review_since)
             .integer(s.conflict_count.into())
             .integer(s.outcome_conflict_count.into())
-            .bytes(s.last_report.as_ref().map(|digest| digest.as_slice()))
+            .bytes(row::reports_to_bytes(&s.reports).as_deref())
             .moment(s.updated_at)
             .maybe_moment(s.completed_at)
     }
