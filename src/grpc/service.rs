@@ -12,7 +12,7 @@ use crate::{
     proto::{self, ledger_server::Ledger},
     store::ListQuery,
 };
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
@@ -311,7 +311,10 @@ impl Ledger for LedgerService {
         reject(faults)?;
         let key = Key::new(&watch.namespace, watch.operation_key.as_deref().unwrap_or_default());
         let watching = self.engine.watch(watch).await;
-        let watching = watching.map_err(|error| status::from_engine(error, &key, None))?;
+        let watching = watching.map_err(|error| match error {
+            engine::Error::Overloaded => status::overloaded("too many watch already", HashMap::new()),
+            error => status::from_engine(error, &key, None),
+        })?;
         Ok(Response::new(WatchStream::new(watching, key)))
     }
 }

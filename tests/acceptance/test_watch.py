@@ -7,10 +7,8 @@ import time
 
 import grpc
 import pytest
-from harness import Server, wait_until
+from harness import PostgresStore, Server, wait_until
 from ledger_client import Ledger, event_names, invalid, new_id, options, pb, refused
-
-FINISHED = pb.EVENT_TYPE_SUCCEEDED
 
 
 class Watcher:
@@ -110,13 +108,12 @@ def test_a_server_that_is_killed_loses_no_event(store, start):
     client.connect()
     rest = Watcher(client, watcher.resume)
     work(client, "last")
-    wait_until(lambda: rest.events and rest.events[-1].type == FINISHED and rest.events[-1].operation_key == "last", "the last event")
+    last = ("last", pb.EVENT_TYPE_SUCCEEDED)
+    wait_until(lambda: rest.events and (rest.events[-1].operation_key, rest.events[-1].type) == last, "the last event")
     assert seen([*watcher.events, *rest.events]) == table(store)
 
 
 def test_events_go_on_over_a_restart_of_postgres(own_cluster, start):
-    from harness import PostgresStore
-
     store = PostgresStore(own_cluster.url)
     server = start(store)
     client = server.client()
