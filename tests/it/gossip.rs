@@ -20,7 +20,7 @@ use tokio::{
 use uuid::Uuid;
 
 /// Far below the time after which a waiting caller looks by itself.
-const AT_ONCE: Duration = Duration::from_millis(900);
+const AT_ONCE: Duration = Duration::from_millis(1500);
 
 fn is_finished(reply: &Reply) -> bool {
     reply.operation.state.status.is_terminal()
