@@ -7,6 +7,7 @@ mod bench;
 mod crew;
 mod docs;
 mod feed;
+mod feed_grpc;
 mod gossip;
 mod harness;
 mod migrations;
