@@ -115,11 +115,11 @@ with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze
 create table agent_operation_events (
     -- Whose it is.
     operation_id uuid not null,
-    -- (transaction id << 12) | place in the transaction. Grows within an operation. Over all
-    -- operations it grows with the transaction ids, and transactions commit in another order than
-    -- they begin: who follows all events must stop at (pg_snapshot_xmin(pg_current_snapshot()) << 12),
-    -- below which every transaction has ended and no event can appear any more. A transaction writes
-    -- at most 4096 events.
+    -- (transaction id << 12) + agent_feed.sequence_offset + place in the transaction. Grows within an
+    -- operation. Over all operations it grows with the transaction ids, and transactions commit in
+    -- another order than they begin: who follows all events must stop at
+    -- (pg_snapshot_xmin(pg_current_snapshot()) << 12) + agent_feed.sequence_offset, below which every
+    -- transaction has ended and no event can appear any more. A transaction writes at most 4096 events.
     sequence bigint not null,
     -- The operation's version after it; unchanged by a refusal.
     version bigint not null,
@@ -145,6 +145,19 @@ create table agent_operation_events (
             'conflict_refused', 'outcome_conflict', 'result_forgotten', 'check_claimed'
         ))
 );
+
+-- Follows the events of all operations in order: the change feed.
+create index agent_operation_events_in_order on agent_operation_events (sequence);
+
+-- One row: what holds for the change feed as a whole.
+create table agent_feed (
+    -- Always true: there is one row.
+    id boolean primary key default true check (id),
+    -- Added to every sequence number, so that they go on growing where a dump is restored into a cluster
+    -- whose transaction ids are behind. A multiple of 4096; only ever raised.
+    sequence_offset bigint not null check (sequence_offset >= 0 and sequence_offset % 4096 = 0)
+);
+insert into agent_feed (sequence_offset) values (0);
 
 -- What has to happen to an operation, and when, if nobody says anything: at most one moment of
 -- each kind. Small, because finished operations have none.

@@ -4,6 +4,7 @@ use super::{
     calls::Deadline,
     convert, page_token, status,
     validate::{self, Faults},
+    watch::WatchStream,
 };
 use crate::{
     engine::{self, Engine},
@@ -11,9 +12,8 @@ use crate::{
     proto::{self, ledger_server::Ledger},
     store::ListQuery,
 };
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
-use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
@@ -304,10 +304,19 @@ impl Ledger for LedgerService {
         Ok(Response::new(proto::PollResponse { items: items.collect() }))
     }
 
-    type WatchStream = Pin<Box<dyn Stream<Item = Result<proto::WatchResponse, Status>> + Send>>;
+    type WatchStream = WatchStream;
 
-    async fn watch(&self, _: Request<proto::WatchRequest>) -> Answer<Self::WatchStream> {
-        Err(Status::unimplemented("Watch is not served by this version"))
+    async fn watch(&self, request: Request<proto::WatchRequest>) -> Answer<Self::WatchStream> {
+        let mut faults = Faults::default();
+        let watch = validate::watch(&mut faults, request.into_inner());
+        reject(faults)?;
+        let key = Key::new(&watch.namespace, watch.operation_key.as_deref().unwrap_or_default());
+        let watching = self.engine.watch(watch).await;
+        let watching = watching.map_err(|error| match error {
+            engine::Error::Overloaded => status::overloaded("too many watch already", HashMap::new()),
+            error => status::from_engine(error, &key, None),
+        })?;
+        Ok(Response::new(WatchStream::new(watching, key)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::validate::Faults;
 use crate::{
-    engine,
+    engine::{self, feed::End},
     ledger::{Key, Operation, Refusal, Refused},
     proto::ErrorReason,
     store,
@@ -102,6 +102,31 @@ fn unavailable(why: ErrorReason, message: &str) -> Status {
     let mut details = ErrorDetails::with_error_info(reason(why), DOMAIN, HashMap::new());
     details.set_retry_info(Some(Duration::from_millis(500)));
     Status::with_error_details(Code::Unavailable, message, details)
+}
+
+/// The end of a stream that was not finished: to be resumed after this sequence number.
+pub(super) fn watch_ended(end: End, key: &Key) -> Option<Status> {
+    let (resume, status) = match end {
+        End::Finished => return None,
+        End::TooSlow(resume) => {
+            let details =
+                ErrorDetails::with_error_info(reason(ErrorReason::WatchTooSlow), DOMAIN, HashMap::new());
+            let message = "what was sent was not taken for too long: watch again after resumeSequence";
+            (resume, Status::with_error_details(Code::ResourceExhausted, message, details))
+        }
+        End::Stopping(resume) => {
+            let message = "the service is going down: watch again after resumeSequence, on another replica";
+            (resume, unavailable(ErrorReason::ShuttingDown, message))
+        }
+        End::Failed(resume, error) => (resume, from_engine(error, key, None)),
+    };
+    let mut details = status.get_error_details();
+    if let Some(info) = details.error_info() {
+        let (reason, mut metadata) = (info.reason.clone(), info.metadata.clone());
+        metadata.insert("resumeSequence".to_owned(), resume.to_string());
+        details.set_error_info(reason, DOMAIN, metadata);
+    }
+    Some(Status::with_error_details(status.code(), status.message(), details))
 }
 
 pub(super) fn from_store(error: &store::Error) -> Status {

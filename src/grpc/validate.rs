@@ -1,7 +1,7 @@
 //! Checks every field of a request and names all faults at once.
 
 use crate::{
-    engine::Poll,
+    engine::{Poll, feed::Watch},
     fingerprint,
     ledger::{
         ClaimOptions, DueKind, Evidence, Key, LeaseToken, Observation, Outcome, Policy, Timestamp,
@@ -432,4 +432,27 @@ pub(super) fn poll(faults: &mut Faults, request: proto::PollRequest, actor: &str
         worker_id: request.worker_id,
         actor: actor.into(),
     })
+}
+
+pub(super) fn watch(faults: &mut Faults, request: proto::WatchRequest) -> Watch {
+    if request.after_sequence < 0 {
+        faults.add("after_sequence", "must not be negative: 0 means from the beginning");
+    }
+    if request.action_types.len() > POLL_MAX {
+        faults.add("action_types", format!("has more than {POLL_MAX}"));
+    }
+    for action_type in &request.action_types {
+        faults.action_type("action_types", action_type);
+    }
+    let key = request.operation_key.as_ref().map(|text| faults.key(&request.namespace, text));
+    let namespace = match key {
+        Some(key) => key.namespace.to_string(),
+        None => faults.namespace(&request.namespace).to_owned(),
+    };
+    Watch {
+        namespace,
+        operation_key: request.operation_key,
+        after: request.after_sequence,
+        action_types: request.action_types,
+    }
 }

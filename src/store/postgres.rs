@@ -5,11 +5,13 @@
 //! way.
 
 mod bind;
+mod feed;
 mod lanes;
+mod listen;
 
 use super::{
-    BoxFuture, Candidate, DecidedAt, Error, ListQuery, PollQuery, Settings, Snapshot, Store, StoredEvent,
-    Swapped, Write, error, migrate, row, row::Cells,
+    BoxFuture, Candidate, DecidedAt, Error, FeedChanges, FeedPage, ListQuery, Listener, PollQuery, Settings,
+    Snapshot, Store, StoredEvent, Swapped, Write, error, migrate, row, row::Cells,
 };
 use crate::{
     failpoint,
@@ -47,6 +49,8 @@ const OLDEST_SERVER: i32 = 150_000;
 pub struct PostgresStore {
     writes: Arc<Lanes>,
     reads: Arc<Lanes>,
+    announcements: Arc<Lanes>,
+    listening: PgConnectOptions,
     answer_timeout: Duration,
 }
 
@@ -63,6 +67,14 @@ pub async fn connect(url: &str, settings: &Settings) -> Result<PostgresStore, Er
             settings.connections,
             settings.acquire_timeout,
         ),
+        // One of its own: an announcement must not take the place of a batch.
+        announcements: Lanes::new(
+            "announcement",
+            with_limits(options.clone(), settings),
+            1,
+            settings.acquire_timeout,
+        ),
+        listening: with_limits(options.clone(), settings),
         reads: Lanes::new(
             "read",
             for_reads(options, settings),
@@ -73,6 +85,7 @@ pub async fn connect(url: &str, settings: &Settings) -> Result<PostgresStore, Er
     };
     store.check_server().await?;
     store.check().await?;
+    store.keep_sequence_growing().await?;
     Ok(store)
 }
 
@@ -423,6 +436,31 @@ impl Store for PostgresStore {
             let events = rows.iter().map(|row| row::event(&mut PgCells { row, next: 0 }, key));
             events.filter_map(Result::transpose).collect::<Result<_, _>>().map(Some)
         })
+    }
+
+    fn feed<'a>(
+        &'a self,
+        namespace: &'a str,
+        after_sequence: i64,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<FeedPage, Error>> {
+        Box::pin(self.feed_page(namespace, after_sequence, limit))
+    }
+
+    fn feed_changes(&self, after_sequence: i64, limit: u32) -> BoxFuture<'_, Result<FeedChanges, Error>> {
+        Box::pin(self.feed_keys(after_sequence, limit))
+    }
+
+    fn feed_end(&self) -> BoxFuture<'_, Result<i64, Error>> {
+        Box::pin(self.feed_last())
+    }
+
+    fn announce<'a>(&'a self, text: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(self.notify(text))
+    }
+
+    fn listen(&self) -> BoxFuture<'_, Result<Option<Box<dyn Listener>>, Error>> {
+        Box::pin(listen::listen(&self.listening))
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), Error>> {

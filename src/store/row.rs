@@ -1,6 +1,6 @@
 //! Stored rows ↔ records: the one place that knows the order of the columns.
 
-use super::{Error, StoredEvent};
+use super::{Error, FeedChanges, FeedEvent, FeedPage, StoredEvent};
 use crate::ledger::{
     CheckLease, Event, EventKind, Identity, Key, Lease, Operation, Reports, State, Status, Timestamp,
     event::Detail,
@@ -190,6 +190,53 @@ pub(crate) fn event<C: Cells>(cells: &mut C, key: &Key) -> Result<Option<StoredE
         },
     };
     Ok(Some(StoredEvent { sequence, operation_key: key.operation_key.to_string(), event }))
+}
+
+/// Reads a row of the feed's page: upto, scanned, operation_key, action_type, and an event as [`event`].
+/// `page` gets how far was read; `limit` is what was asked for.
+pub(crate) fn feed_event<C: Cells>(
+    cells: &mut C,
+    namespace: &str,
+    limit: u32,
+    page: &mut FeedPage,
+) -> Result<(), Error> {
+    (page.upto, page.more) = reach(cells, limit, page.upto)?;
+    let (operation_key, action_type) = (cells.text(), cells.text());
+    let read = || Ok((operation_key?, action_type?));
+    let found: (Option<String>, Option<String>) =
+        read().map_err(|error: sqlx::Error| Error::of_read(&error))?;
+    if let (Some(operation_key), Some(action_type)) = found
+        && let Some(stored) = event(cells, &Key::new(namespace, &operation_key))?
+    {
+        page.found.push(FeedEvent { action_type: action_type.into(), stored });
+    }
+    Ok(())
+}
+
+/// Reads a row of the feed's changes: upto, scanned, namespace, operation_key.
+pub(crate) fn feed_change<C: Cells>(
+    cells: &mut C,
+    limit: u32,
+    changes: &mut FeedChanges,
+) -> Result<(), Error> {
+    (changes.upto, changes.more) = reach(cells, limit, changes.upto)?;
+    let (namespace, operation_key) = (cells.text(), cells.text());
+    let read = || Ok((namespace?, operation_key?));
+    let found: (Option<String>, Option<String>) =
+        read().map_err(|error: sqlx::Error| Error::of_read(&error))?;
+    if let (Some(namespace), Some(operation_key)) = found {
+        changes.keys.push(Key::new(&namespace, &operation_key));
+    }
+    Ok(())
+}
+
+/// How far a page of the feed was read, and whether there may be more.
+fn reach<C: Cells>(cells: &mut C, limit: u32, before: i64) -> Result<(i64, bool), Error> {
+    let (upto, scanned) = (cells.integer(), cells.integer());
+    let read = || Ok((upto?, scanned?));
+    let (upto, scanned): (Option<i64>, Option<i64>) =
+        read().map_err(|error: sqlx::Error| Error::of_read(&error))?;
+    Ok((upto.unwrap_or(before).max(before), scanned.unwrap_or(0) >= i64::from(limit)))
 }
 
 /// The stored form of [`Identity::labels`].

@@ -6,11 +6,12 @@
 //! this machine: network file systems have neither the locks nor the shared memory that it needs.
 
 mod batch;
+mod feed;
 mod file;
 
 use super::{
-    BoxFuture, Candidate, DecidedAt, Error, ListQuery, Operation, PollQuery, Settings, Snapshot, Store,
-    StoredEvent, Swapped, Write, error, migrate, row, row::Cells,
+    BoxFuture, Candidate, DecidedAt, Error, FeedChanges, FeedPage, ListQuery, Listener, Operation, PollQuery,
+    Settings, Snapshot, Store, StoredEvent, Swapped, Write, error, migrate, row, row::Cells,
 };
 use crate::{
     failpoint,
@@ -457,6 +458,31 @@ impl Store for SqliteStore {
             let events = rows.iter().map(|row| row::event(&mut SqliteCells { row, next: 0 }, key));
             events.filter_map(Result::transpose).collect::<Result<_, _>>().map(Some)
         })
+    }
+
+    fn feed<'a>(
+        &'a self,
+        namespace: &'a str,
+        after_sequence: i64,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<FeedPage, Error>> {
+        Box::pin(self.feed_page(namespace, after_sequence, limit))
+    }
+
+    fn feed_changes(&self, after_sequence: i64, limit: u32) -> BoxFuture<'_, Result<FeedChanges, Error>> {
+        Box::pin(self.feed_keys(after_sequence, limit))
+    }
+
+    fn feed_end(&self) -> BoxFuture<'_, Result<i64, Error>> {
+        Box::pin(self.feed_last())
+    }
+
+    fn announce<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn listen(&self) -> BoxFuture<'_, Result<Option<Box<dyn Listener>>, Error>> {
+        Box::pin(async { Ok(None) })
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), Error>> {

@@ -300,9 +300,3 @@ def test_too_many_calls_in_flight(store, start):
     accepted = [call for call in calls if call.code() == grpc.StatusCode.OK]
     assert accepted, "and what fits is done"
     assert client.register("after").created
-
-
-def test_what_does_not_exist_yet_says_so(ledger):
-    with pytest.raises(grpc.RpcError) as error:
-        next(ledger.call("Watch"))
-    assert error.value.code() == grpc.StatusCode.UNIMPLEMENTED

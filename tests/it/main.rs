@@ -4,7 +4,10 @@
 //! skipped with a line, and fails where `CI` is set.
 
 mod bench;
+mod crew;
 mod docs;
+mod feed;
+mod gossip;
 mod harness;
 mod migrations;
 mod over_grpc;

@@ -94,7 +94,10 @@ journal as (
         operation_id, sequence, version, event_at, attempt, kind, status, actor, detail_json
     )
     select
-        e.operation_id, (select pg_current_xact_id()::text::bigint << 12) | (e.place - 1),
+        e.operation_id,
+        -- The offset is a multiple of 4096, so the place still has the low bits to itself.
+        (select (pg_current_xact_id()::text::bigint << 12) + feed.sequence_offset from agent_feed as feed where feed.id)
+            | (e.place - 1),
         e.version, e.event_at, e.attempt, e.kind, e.status, e.actor, e.detail_json
     from unnest($4::agent_operation_event_write_1[]) with ordinality
         as e (operation_id, version, event_at, attempt, kind, status, actor, detail_json, place)
