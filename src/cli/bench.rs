@@ -26,6 +26,7 @@ mod meter;
 mod mix;
 mod pace;
 mod report;
+mod socket;
 
 /// Shown below the help.
 pub const AFTER_HELP: &str = "\
@@ -159,9 +160,12 @@ async fn measure(args: &BenchArgs) -> Result<Report, Failure> {
 
 /// A connection with windows that never stop the load.
 async fn connect(target: &str) -> Result<LedgerClient<Channel>, Failure> {
+    let url = client::url(target);
     let endpoint =
-        client::endpoint(target)?.initial_stream_window_size(1 << 20).initial_connection_window_size(1 << 24);
-    Ok(LedgerClient::new(client::connect(endpoint).await?).max_decoding_message_size(usize::MAX))
+        client::endpoint(&url)?.initial_stream_window_size(1 << 20).initial_connection_window_size(1 << 24);
+    let channel = endpoint.connect_with_connector(tower::service_fn(socket::connect)).await;
+    let channel = channel.map_err(|error| client::unreachable(&url, &error))?;
+    Ok(LedgerClient::new(channel).max_decoding_message_size(usize::MAX))
 }
 
 /// A line on the terminal that is written over each second.

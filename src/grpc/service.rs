@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     engine::{self, Engine},
-    ledger::{Action, Command, Key, Policy, Reply, Timestamp},
+    ledger::{Action, Command, Key, Operation, Policy, Reply, Timestamp},
     proto::{self, ledger_server::Ledger},
     store::ListQuery,
 };
@@ -244,8 +244,9 @@ impl Ledger for LedgerService {
         let found = self.engine.list(&query).await;
         let mut found = found.map_err(|error| status::from_engine(error, &key, None))?;
         let mut next_page_token = String::new();
-        if found.len() > page_size as usize {
-            found.truncate(page_size as usize);
+        let fitting = fitting(&found).min(page_size as usize);
+        if found.len() > fitting {
+            found.truncate(fitting);
             if let Some(last) = found.last() {
                 next_page_token = page_token::encode(last.identity.operation_id.as_bytes(), &filter);
             }
@@ -319,6 +320,25 @@ impl Ledger for LedgerService {
     }
 }
 
+/// A page stays well below the 4 MiB that a gRPC client takes by default.
+const PAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// How many of these operations one page may hold; at least one.
+fn fitting(found: &[Operation]) -> usize {
+    let bytes = |operation: &Operation| {
+        let payload = operation.identity.payload_json.as_ref().map_or(0, String::len);
+        let result = operation.state.result_json.as_ref().map_or(0, String::len);
+        // The rest of a record: keys, labels, messages at their longest are a few KiB.
+        payload + result + 1024
+    };
+    let mut total = 0;
+    let fits = found.iter().take_while(|operation| {
+        total += bytes(operation);
+        total <= PAGE_BYTES_MAX
+    });
+    fits.count().max(1)
+}
+
 fn list_query(faults: &mut Faults, request: &proto::ListRequest) -> ListQuery {
     let mut statuses = Vec::new();
     for value in &request.statuses {
@@ -330,7 +350,7 @@ fn list_query(faults: &mut Faults, request: &proto::ListRequest) -> ListQuery {
     for action_type in &request.action_types {
         faults.action_type("action_types", action_type);
     }
-    faults.optional("parent_operation_key", request.parent_operation_key.as_ref(), 200);
+    faults.parent(request.parent_operation_key.as_ref());
     let bound = |faults: &mut Faults,
                  field: &str,
                  value: Option<&prost_types::Timestamp>|

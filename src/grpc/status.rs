@@ -208,6 +208,20 @@ fn screaming(name: &str) -> String {
     text
 }
 
+/// Blanks and control characters as `%20` and the like, as in a URI fragment: pointers are separated by blanks.
+fn in_one_word(pointer: &str) -> String {
+    let mut word = String::with_capacity(pointer.len());
+    for c in pointer.chars() {
+        if c.is_control() || c.is_whitespace() || c == '%' {
+            let mut bytes = [0; 4];
+            word.extend(c.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")));
+        } else {
+            word.push(c);
+        }
+    }
+    word
+}
+
 fn precondition(why: ErrorReason, name: &str, metadata: HashMap<String, String>, message: &str) -> Status {
     let mut details = ErrorDetails::with_error_info(reason(why), DOMAIN, metadata);
     details.set_precondition_failure(vec![PreconditionViolation::new(reason(why), name, message)]);
@@ -227,6 +241,7 @@ fn mismatch(
     if let (Some(stored), Some(sent)) = (stored, sent_payload) {
         let mut pointers = String::new();
         for pointer in crate::fingerprint::differing_pointers(stored, sent, POINTERS_MAX) {
+            let pointer = in_one_word(&pointer);
             if pointers.len() + pointer.len() >= POINTERS_CHARS_MAX {
                 break;
             }

@@ -51,12 +51,19 @@ impl Faults {
         self.note(field, limits::text(text, max));
     }
 
-    pub fn optional(&mut self, field: &str, text: Option<&String>, max: usize) {
+    fn optional(&mut self, field: &str, text: Option<&String>, max: usize) {
         if let Some(text) = text {
             match text.is_empty() {
                 true => self.add(field, "must not be empty where it is set: leave it out"),
                 false => self.text(field, text, max),
             }
+        }
+    }
+
+    /// The parent's key, by the rule of keys.
+    pub fn parent(&mut self, key: Option<&String>) {
+        if let Some(key) = key {
+            self.note("parent_operation_key", limits::operation_key(key));
         }
     }
 
@@ -262,7 +269,7 @@ pub(super) fn register(faults: &mut Faults, request: &proto::RegisterRequest, po
             [0; 32]
         }
     };
-    faults.optional("parent_operation_key", request.parent_operation_key.as_ref(), 200);
+    faults.parent(request.parent_operation_key.as_ref());
     let claim = request.claim.as_ref().map(|claim| faults.claim_options(Some(claim)));
     Register {
         operation_id: Uuid::now_v7(),

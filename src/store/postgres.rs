@@ -199,32 +199,58 @@ impl Request {
         Self { sql, arguments, writes: false }
     }
 
+    /// A read whose connection turns out to be broken is asked once more on a new one: after a restart of the
+    /// server every idle connection is dead, and nobody need hear of it.
     async fn run(self, lanes: Arc<Lanes>, answer_timeout: Duration) -> Result<Vec<PgRow>, Error> {
-        let mut lane = lanes.acquire().await?;
+        if self.writes {
+            return self.attempt(&lanes, answer_timeout).await.map_err(|failure| failure.error);
+        }
+        let again = Request { sql: self.sql, arguments: self.arguments.clone(), writes: false };
+        match self.attempt(&lanes, answer_timeout).await {
+            Err(failure) if failure.connection_broke => {
+                again.attempt(&lanes, answer_timeout).await.map_err(|failure| failure.error)
+            }
+            answer => answer.map_err(|failure| failure.error),
+        }
+    }
+
+    async fn attempt(self, lanes: &Arc<Lanes>, answer_timeout: Duration) -> Result<Vec<PgRow>, Failure> {
+        let kept = |error| Failure { error, connection_broke: false };
+        let mut lane = lanes.acquire().await.map_err(kept)?;
         if self.writes {
             failpoint::before_commit();
         }
         let query: Query<'static, Postgres, PgArguments> = sqlx::query_with(self.sql, self.arguments);
         // All rows, to the very end: the server sends them before it commits.
         let answer = tokio::time::timeout(answer_timeout, query.fetch_all(lane.connection())).await;
-        let failure = match answer {
+        let (error, connection_broke) = match answer {
             Ok(Ok(rows)) => {
                 lane.release();
                 return Ok(rows);
             }
             Ok(Err(error)) => {
+                let told = if self.writes { Error::of_write(&error) } else { Error::of_read(&error) };
                 if !error::breaks_connection(&error) {
                     lane.release();
-                    return Err(if self.writes { Error::of_write(&error) } else { Error::of_read(&error) });
+                    return Err(kept(told));
                 }
-                if self.writes { Error::of_write(&error) } else { Error::of_read(&error) }
+                (told, true)
             }
-            Err(_) if self.writes => Error::indeterminate(format!("no answer within {answer_timeout:?}")),
-            Err(_) => Error::unavailable(format!("no answer within {answer_timeout:?}")),
+            Err(_) if self.writes => {
+                (Error::indeterminate(format!("no answer within {answer_timeout:?}")), false)
+            }
+            Err(_) => (Error::unavailable(format!("no answer within {answer_timeout:?}")), false),
         };
         lanes.forget_idle();
-        Err(failure)
+        Err(Failure { error, connection_broke })
     }
+}
+
+/// Why a statement gave no answer.
+struct Failure {
+    error: Error,
+    /// The connection was found dead or died: another one may well work.
+    connection_broke: bool,
 }
 
 /// Encodes arguments; what cannot be encoded is a fault of the value.

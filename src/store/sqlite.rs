@@ -7,6 +7,7 @@
 
 mod batch;
 mod feed;
+mod file;
 
 use super::{
     BoxFuture, Candidate, DecidedAt, Error, FeedChanges, FeedPage, ListQuery, Listener, Operation, PollQuery,
@@ -17,6 +18,7 @@ use crate::{
     ledger::{DueKind, Key, Timestamp},
 };
 use batch::{Batch, Rows};
+use file::File;
 use sqlx::{
     Column, ConnectOptions, Connection, Row, Sqlite, SqliteConnection, SqlitePool,
     query::Query,
@@ -76,6 +78,7 @@ const WRITER_CACHE: &str = "-16384";
 
 /// A ledger in a SQLite file.
 pub struct SqliteStore {
+    file: Arc<File>,
     writer: Arc<Writer>,
     loads: SqlitePool,
     reads: SqlitePool,
@@ -91,10 +94,12 @@ pub async fn connect(url: &str, settings: &Settings) -> Result<SqliteStore, Erro
     if !options.get_filename().exists() {
         return Err(migrate::missing());
     }
+    let file = Arc::new(File::at(options.get_filename())?);
     let writer = Writer {
         options: options.clone().pragma("cache_size", WRITER_CACHE),
         slot: Mutex::new(None),
         patience: settings.acquire_timeout,
+        file: Arc::clone(&file),
     };
     // The writer first: it may have to recover the log, and says what is wrong with the file.
     let connection = writer.open().await?;
@@ -108,6 +113,7 @@ pub async fn connect(url: &str, settings: &Settings) -> Result<SqliteStore, Erro
             .connect_lazy_with(options.clone().pragma("query_only", "on"))
     };
     let store = SqliteStore {
+        file,
         writer: Arc::new(writer),
         loads: readers(settings.connections),
         reads: readers(settings.read_connections),
@@ -118,7 +124,8 @@ pub async fn connect(url: &str, settings: &Settings) -> Result<SqliteStore, Erro
 
 /// Opens the file for migrations and creates it where there is none.
 pub(super) async fn create(url: &str, deadline: Instant) -> Result<SqliteConnection, Error> {
-    let options = options(url)?.create_if_missing(true);
+    let options = options(url)?;
+    file::create(options.get_filename())?;
     loop {
         match open(&options).await {
             // Another process is creating the same file just now.
@@ -147,6 +154,9 @@ fn options(url: &str) -> Result<SqliteConnectOptions, Error> {
     }
     if file.is_dir() {
         return Err(Error::schema(format!("{} is a folder: name a file in it", file.display())));
+    }
+    if file.exists() && !file.is_file() {
+        return Err(Error::schema(format!("{} is no regular file", file.display())));
     }
     if let Some(folder) = file.parent().filter(|folder| *folder != Path::new("") && !folder.is_dir()) {
         return Err(Error::schema(format!(
@@ -202,6 +212,7 @@ struct Writer {
     /// Empty after a failure: the next batch opens a new one.
     slot: Mutex<Option<SqliteConnection>>,
     patience: Duration,
+    file: Arc<File>,
 }
 
 impl Writer {
@@ -210,6 +221,7 @@ impl Writer {
     }
 
     async fn swap(&self, decided: DecidedAt, batch: Batch) -> Result<Swapped, Error> {
+        self.file.check()?;
         let mut slot = timeout(self.patience, self.slot.lock())
             .await
             .map_err(|_| Error::unavailable("the writer is busy"))?;
@@ -327,6 +339,7 @@ impl SqliteStore {
 impl Store for SqliteStore {
     fn load<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Snapshot, Error>> {
         Box::pin(async move {
+            self.file.check()?;
             let mut asked = Rows::default();
             for key in keys {
                 asked.row().text(&key.namespace).text(&key.operation_key);
@@ -474,6 +487,7 @@ impl Store for SqliteStore {
 
     fn check(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
+            self.file.check()?;
             let rows = match query(migrate::SQLITE_APPLIED).fetch_all(&self.reads).await {
                 Err(error) if error::is_missing_table(&error) => return Err(migrate::missing()),
                 rows => rows.map_err(|error| Error::of_read(&error))?,
