@@ -26,6 +26,18 @@ pub struct Snapshot {
     pub rows: Vec<Option<Operation>>,
 }
 
+/// What a write deletes, in the same transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Forgets {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The payload and the events of before; what the write itself adds stays.
+    History,
+    /// Everything: the record, its events and its due work. `after` and `events` are not written.
+    Key,
+}
+
 /// One record to write, if it is still what it was.
 pub struct Write {
     /// What must be there: this revision, or (none) no such operation.
@@ -36,6 +48,19 @@ pub struct Write {
     pub after: Operation,
     /// The events of the steps from there to here, in order.
     pub events: Vec<Event>,
+    /// What goes.
+    pub forgets: Forgets,
+}
+
+impl Write {
+    /// What is due once it is written.
+    #[must_use]
+    pub fn due_after(&self) -> Due {
+        match self.forgets {
+            Forgets::Key => Due::default(),
+            Forgets::Nothing | Forgets::History => Due::of(&self.after),
+        }
+    }
 }
 
 /// The time that the writes were decided by.

@@ -88,6 +88,7 @@ async fn serve(config: &Config) -> Result<(), String> {
         shards: shards(config),
         queue_max: config.max_in_flight,
         sweep_interval: config.sweep_interval,
+        retention_batch: config.retention_batch,
         ..engine::Settings::default()
     };
     let engine = Engine::start(parts.store.clone(), parts.policies.clone(), settings, metrics.clone());

@@ -7,7 +7,7 @@ use super::{
     waiters::Waiters,
 };
 use crate::{
-    ledger::{Due, DueKind, EventKind, Key, Operation},
+    ledger::{DueKind, EventKind, Key, Operation},
     policy_file::Policies,
     store::{self, DecidedAt, Store, Swapped, Write},
     telemetry::{Metrics, StoreFailure},
@@ -181,12 +181,13 @@ impl Shard {
     fn settle(&mut self, groups: Vec<Group>, writes: Vec<Write>, swapped: &Swapped, again: &mut Vec<Job>) {
         self.parts.clock.learn(swapped.now);
         let mut is_work_due = false;
-        for ((group, write), written) in groups.into_iter().zip(writes).zip(&swapped.written) {
+        for ((mut group, write), written) in groups.into_iter().zip(writes).zip(&swapped.written) {
             if *written {
                 self.count(&write);
                 is_work_due |= has_work(&write);
                 self.parts.waiters.wake(group.key());
                 self.remember(write.after);
+                again.extend(group.take_undecided());
                 group.answer();
             } else {
                 self.parts.metrics.swaps_stale.inc();
@@ -257,7 +258,7 @@ impl Shard {
 
 /// True where checkers or deliverers have something to do, now or some time.
 fn has_work(write: &Write) -> bool {
-    let due = Due::of(&write.after);
+    let due = write.due_after();
     due.changes_from(write.due_before)
         .any(|(kind, moment)| matches!(kind, DueKind::Check | DueKind::Deliver) && moment.is_some())
 }

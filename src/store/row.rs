@@ -143,6 +143,8 @@ fn state<C: Cells>(row: &mut Reader<'_, C>) -> Result<State, Error> {
         },
         updated_at: row.need(C::moment)?,
         completed_at: row.maybe(C::moment)?,
+        retain_until: row.maybe(C::moment)?,
+        result_forgotten_at: row.maybe(C::moment)?,
     })
 }
 

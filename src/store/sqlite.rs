@@ -41,6 +41,9 @@ const BEGIN: &str = "begin immediate";
 const INSERT: &str = include_str!("sqlite/insert.sql");
 const UPDATE: &str = include_str!("sqlite/update.sql");
 const JOURNAL: &str = include_str!("sqlite/journal.sql");
+const FORGET_KEY: &str = include_str!("sqlite/forget_key.sql");
+const FORGET_PAYLOAD: &str = include_str!("sqlite/forget_payload.sql");
+const FORGET_EVENTS: &str = include_str!("sqlite/forget_events.sql");
 const DUE_SET: &str = include_str!("sqlite/due_set.sql");
 const DUE_DELETE: &str = include_str!("sqlite/due_delete.sql");
 const COMMIT: &str = "commit";
@@ -228,7 +231,7 @@ async fn write(
     let now = now();
     let mut ids = HashSet::new();
     if agrees(decided, now) {
-        for (sql, rows) in [(INSERT, batch.inserts), (UPDATE, batch.updates)] {
+        for (sql, rows) in [(INSERT, batch.inserts), (UPDATE, batch.updates), (FORGET_KEY, batch.deletes)] {
             if !rows.is_empty() {
                 ids.extend(written(connection, sql, rows).await?);
             }
@@ -239,16 +242,10 @@ async fn write(
         run(connection, ROLLBACK).await.map_err(|error| Error::of_read(&error))?;
         return Ok(Swapped { now, written });
     }
-    let (journal, due_set, due_delete) =
-        batch::consequences(batch.consequences.iter().filter(|write| ids.contains(&write.id)));
-    for (sql, rows) in [(JOURNAL, journal), (DUE_SET, due_set), (DUE_DELETE, due_delete)] {
-        if !rows.is_empty() {
-            query(sql)
-                .bind(rows.finish())
-                .execute(&mut *connection)
-                .await
-                .map_err(|error| Error::of_read(&error))?;
-        }
+    for (sql, rows) in
+        batch::consequences(batch.consequences.iter().filter(|write| ids.contains(&write.id))).in_order()
+    {
+        query(sql).bind(rows).execute(&mut *connection).await.map_err(|error| Error::of_read(&error))?;
     }
     failpoint::before_commit();
     run(connection, COMMIT).await.map_err(|error| Error::of_write(&error))?;

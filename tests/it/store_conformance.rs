@@ -8,7 +8,7 @@ use opledger::{
         CheckLease, Due, DueKind, Event, EventKind, Identity, Key, Lease, Operation, State, Status,
         Timestamp, event::Detail, operation::Revision,
     },
-    store::{DecidedAt, Error, ListQuery, PollQuery, Settings, Store, Write},
+    store::{DecidedAt, Error, Forgets, ListQuery, PollQuery, Settings, Store, Write},
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,7 +20,7 @@ use uuid::Uuid;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A pending operation with nothing but what it must have.
-fn pending(namespace: &str, operation_key: &str, at: Timestamp) -> Operation {
+pub fn pending(namespace: &str, operation_key: &str, at: Timestamp) -> Operation {
     Operation {
         identity: Arc::new(Identity {
             key: Key::new(namespace, operation_key),
@@ -91,6 +91,8 @@ fn full(namespace: &str, operation_key: &str, status: Status) -> Operation {
         last_report: Some(std::array::from_fn(|i| u8::try_from(255 - i).unwrap())),
         updated_at: at(8),
         completed_at: Some(at(9)),
+        retain_until: Some(at(12)),
+        result_forgotten_at: Some(at(13)),
     };
     operation
 }
@@ -107,17 +109,18 @@ fn event(operation: &Operation, kind: EventKind, detail: Detail) -> Event {
     }
 }
 
-fn insert(operation: &Operation) -> Write {
+pub fn insert(operation: &Operation) -> Write {
     Write {
         expected: None,
         due_before: Due::default(),
         after: operation.clone(),
         events: vec![event(operation, EventKind::Registered, Detail::default())],
+        forgets: Forgets::Nothing,
     }
 }
 
 /// The step from `before` to a copy of it that `change` has changed, with one event.
-fn step(before: &Operation, kind: EventKind, change: impl FnOnce(&mut State)) -> Write {
+pub fn step(before: &Operation, kind: EventKind, change: impl FnOnce(&mut State)) -> Write {
     let mut after = before.clone();
     after.state.version += 1;
     change(&mut after.state);
@@ -127,6 +130,7 @@ fn step(before: &Operation, kind: EventKind, change: impl FnOnce(&mut State)) ->
         due_before: Due::of(before),
         events: vec![event(&after, kind, detail)],
         after,
+        forgets: Forgets::Nothing,
     }
 }
 
@@ -160,13 +164,13 @@ fn complete(before: &Operation, now: Timestamp) -> Write {
     })
 }
 
-async fn now(store: &dyn Store) -> DecidedAt {
+pub async fn now(store: &dyn Store) -> DecidedAt {
     let now = store.load(&[]).await.unwrap().now;
     DecidedAt { now, tolerance: SECOND }
 }
 
 /// Swaps a batch, sorted as the store wants it, and says what was written in the order given.
-async fn swap(store: &dyn Store, mut writes: Vec<Write>) -> Vec<bool> {
+pub async fn swap(store: &dyn Store, mut writes: Vec<Write>) -> Vec<bool> {
     let order: Vec<Key> = writes.iter().map(|write| write.after.key().clone()).collect();
     writes.sort_by(|a, b| a.after.key().cmp(b.after.key()));
     let written = store.swap(now(store).await, &writes).await.unwrap().written;
@@ -174,7 +178,7 @@ async fn swap(store: &dyn Store, mut writes: Vec<Write>) -> Vec<bool> {
     order.iter().map(|key| by_key[key]).collect()
 }
 
-async fn load(store: &dyn Store, key: &Key) -> Option<Operation> {
+pub async fn load(store: &dyn Store, key: &Key) -> Option<Operation> {
     store.load(std::slice::from_ref(key)).await.unwrap().rows.pop().unwrap()
 }
 
@@ -235,6 +239,7 @@ impl CloneForTest for Write {
             due_before: self.due_before,
             after: self.after.clone(),
             events: self.events.clone(),
+            forgets: self.forgets,
         }
     }
 }
@@ -311,6 +316,7 @@ fn conflicts_are_counted_without_a_version() {
             due_before: Due::of(&operation),
             events: vec![event(&after, EventKind::ConflictRefused, Detail::default())],
             after: after.clone(),
+            forgets: Forgets::Nothing,
         };
         assert_eq!(swap(&*store, vec![conflict.clone_for_test()]).await, [true]);
         assert_eq!(swap(&*store, vec![conflict]).await, [false], "the version is the same, the count is not");
@@ -380,7 +386,7 @@ fn due_work_is_set_moved_and_deleted() {
         swap(&*store, operations.iter().map(insert).collect()).await;
         let due = async |kind, limit| -> Vec<String> {
             let keys = match kind {
-                DueKind::Sweep | DueKind::Review => store.due(kind, limit).await.unwrap(),
+                DueKind::Sweep | DueKind::Review | DueKind::Retain => store.due(kind, limit).await.unwrap(),
                 DueKind::Check | DueKind::Deliver => {
                     let query = PollQuery { namespace: "default".to_owned(), kind, action_types: Vec::new() };
                     let found = store.poll_due(&query, limit).await.unwrap();

@@ -1,8 +1,8 @@
 //! Records → the arrays of `swap.sql`, in the order of its parameters.
 
 use crate::{
-    ledger::{Due, DueKind, DueMoment, Event, Identity, State, Timestamp},
-    store::{DecidedAt, Error, Write, row},
+    ledger::{DueKind, DueMoment, Event, Identity, State, Timestamp},
+    store::{DecidedAt, Error, Forgets, Write, row},
 };
 use sqlx::{
     Arguments, Encode, Postgres, Type,
@@ -63,13 +63,15 @@ pub(super) fn batch(decided: DecidedAt, writes: &[Write]) -> Result<Batch, Error
     if writes.iter().map(|write| write.events.len()).sum::<usize>() > EVENTS_MAX {
         return Err(Error::data(format!("a batch has at most {EVENTS_MAX} events")));
     }
+    let (deleted, kept): (Vec<&Write>, Vec<&Write>) =
+        writes.iter().partition(|write| write.forgets == Forgets::Key);
     let (mut ordered, updates): (Vec<&Write>, Vec<&Write>) =
-        writes.iter().partition(|write| write.expected.is_none());
+        kept.into_iter().partition(|write| write.expected.is_none());
     let inserts = ordered.len();
     ordered.extend(updates);
 
     let mut arguments = PgArguments::default();
-    encode(&mut arguments, decided, &ordered, inserts)
+    encode(&mut arguments, decided, &ordered, inserts, &deleted)
         .map_err(|_| Error::data("a value cannot be encoded"))?;
     Ok(Batch { arguments, ids })
 }
@@ -79,6 +81,7 @@ fn encode(
     decided: DecidedAt,
     ordered: &[&Write],
     inserts: usize,
+    deleted: &[&Write],
 ) -> Result<(), BoxDynError> {
     let (earliest, latest) = window(decided);
     arguments.add(Moment(earliest))?;
@@ -87,7 +90,10 @@ fn encode(
     states(arguments, ordered)?;
     identities(arguments, &ordered[..inserts])?;
     events(arguments, ordered)?;
-    due(arguments, ordered)
+    let due = due(ordered, deleted);
+    due.bind(arguments)?;
+    retention(arguments, ordered, deleted)?;
+    column(arguments, &due.set, |(_, _, moment)| moment.unknown_since.map(Moment))
 }
 
 /// The moments between which the database's clock must stand, kept within what PostgreSQL takes.
@@ -182,24 +188,45 @@ fn events(a: &mut PgArguments, rows: &[&Write]) -> Result<(), BoxDynError> {
     column(a, &rows, |(_, e)| row::detail_to_json(&e.detail))
 }
 
-fn due(a: &mut PgArguments, rows: &[&Write]) -> Result<(), BoxDynError> {
-    let mut set: Vec<(&Identity, DueKind, DueMoment)> = Vec::new();
-    let mut deleted: Vec<(Uuid, DueKind)> = Vec::new();
-    for write in rows {
+/// What retention plans and deletes: these arrays are almost always empty.
+fn retention(a: &mut PgArguments, rows: &[&Write], deleted: &[&Write]) -> Result<(), BoxDynError> {
+    column(a, rows, |w| w.after.state.retain_until.map(Moment))?;
+    column(a, rows, |w| w.after.state.result_forgotten_at.map(Moment))?;
+    let forgets: Vec<&&Write> = rows.iter().filter(|write| write.forgets == Forgets::History).collect();
+    column(a, &forgets, |w| w.after.identity.operation_id)?;
+    expectations(a, deleted)
+}
+
+/// Due work to set and to delete.
+struct DueChanges<'w> {
+    set: Vec<(&'w Identity, DueKind, DueMoment)>,
+    deleted: Vec<(Uuid, DueKind)>,
+}
+
+fn due<'w>(written: &[&'w Write], forgotten: &[&'w Write]) -> DueChanges<'w> {
+    let (mut set, mut deleted) = (Vec::new(), Vec::new());
+    for write in written.iter().chain(forgotten) {
         let identity = &*write.after.identity;
-        for (kind, moment) in Due::of(&write.after).changes_from(write.due_before) {
+        for (kind, moment) in write.due_after().changes_from(write.due_before) {
             match moment {
                 Some(moment) => set.push((identity, kind, moment)),
                 None => deleted.push((identity.operation_id, kind)),
             }
         }
     }
-    column(a, &set, |(identity, _, _)| identity.operation_id)?;
-    column(a, &set, |(_, kind, _)| kind.as_str())?;
-    column(a, &set, |(_, _, moment)| Moment(moment.at))?;
-    column(a, &set, |(identity, _, _)| &*identity.key.namespace)?;
-    column(a, &set, |(identity, _, _)| &*identity.action_type)?;
-    column(a, &set, |(_, _, moment)| moment.poll_id)?;
-    column(a, &deleted, |(id, _)| *id)?;
-    column(a, &deleted, |(_, kind)| kind.as_str())
+    DueChanges { set, deleted }
+}
+
+impl DueChanges<'_> {
+    fn bind(&self, a: &mut PgArguments) -> Result<(), BoxDynError> {
+        let Self { set, deleted } = self;
+        column(a, set, |(identity, _, _)| identity.operation_id)?;
+        column(a, set, |(_, kind, _)| kind.as_str())?;
+        column(a, set, |(_, _, moment)| Moment(moment.at))?;
+        column(a, set, |(identity, _, _)| &*identity.key.namespace)?;
+        column(a, set, |(identity, _, _)| &*identity.action_type)?;
+        column(a, set, |(_, _, moment)| moment.poll_id)?;
+        column(a, deleted, |(id, _)| *id)?;
+        column(a, deleted, |(_, kind)| kind.as_str())
+    }
 }

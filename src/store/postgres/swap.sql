@@ -16,7 +16,7 @@ batch as materialized (
         $16::boolean[], $17::text[], $18::text[], $19::text[], $20::text[],
         $21::timestamptz[], $22::timestamptz[], $23::timestamptz[], $24::timestamptz[], $25::timestamptz[],
         $26::integer[], $27::timestamptz[], $28::text[], $29::integer[], $30::uuid[], $31::text[], $32::timestamptz[], $33::integer[], $34::integer[], $35::bytea[],
-        $36::timestamptz[], $37::timestamptz[],
+        $36::timestamptz[], $37::timestamptz[], $64::timestamptz[], $65::timestamptz[],
         $38::text[], $39::text[], $40::text[], $41::text[], $42::text[], $43::text[], $44::text[], $45::text[],
         $46::bytea[], $47::timestamptz[]
     ) as b (
@@ -27,7 +27,7 @@ batch as materialized (
         first_attempt_at, attempt_ended_at, unknown_since, escalate_at, next_check_at,
         check_count, deliver_at, check_lease, check_lease_count, poll_id,
         review_reason, review_since, conflict_count, outcome_conflict_count, last_report,
-        updated_at, completed_at,
+        updated_at, completed_at, retain_until, result_forgotten_at,
         namespace, operation_key, action_type, request_hash, hash_scheme, labels, parent_operation_key, payload_json,
         lease_secret, created_at
     )
@@ -38,7 +38,7 @@ inserted as (
         operation_id, version, created_at, updated_at,
         attempt_count, attempt_floor, check_count, conflict_count, outcome_conflict_count, two_step, dispatched,
         lease_claimed_at, lease_until, lease_duration_ms, first_attempt_at, attempt_ended_at,
-        unknown_since, escalate_at, next_check_at, deliver_at, review_since, completed_at, poll_id,
+        unknown_since, escalate_at, next_check_at, deliver_at, review_since, completed_at, retain_until, result_forgotten_at, poll_id,
         check_lease_count, check_lease,
         namespace, operation_key, action_type, request_hash, hash_scheme, lease_secret,
         status, claim_ids, lease_holder, external_id, result_json, error_code, error_message,
@@ -48,7 +48,7 @@ inserted as (
         operation_id, version, created_at, updated_at,
         attempt_count, attempt_floor, check_count, conflict_count, outcome_conflict_count, two_step, dispatched,
         lease_claimed_at, lease_until, lease_duration_ms, first_attempt_at, attempt_ended_at,
-        unknown_since, escalate_at, next_check_at, deliver_at, review_since, completed_at, poll_id,
+        unknown_since, escalate_at, next_check_at, deliver_at, review_since, completed_at, retain_until, result_forgotten_at, poll_id,
         check_lease_count, check_lease,
         namespace, operation_key, action_type, request_hash, hash_scheme, lease_secret,
         status, claim_ids, lease_holder, external_id, result_json, error_code, error_message,
@@ -92,7 +92,10 @@ updated as (
         outcome_conflict_count = b.outcome_conflict_count,
         last_report = b.last_report,
         updated_at = b.updated_at,
-        completed_at = b.completed_at
+        completed_at = b.completed_at,
+        retain_until = b.retain_until,
+        result_forgotten_at = b.result_forgotten_at,
+        payload_json = case when o.operation_id = any($66::uuid[]) then null else o.payload_json end
     from (
         -- The row's place is looked up one by one, so that no statistics can talk the planner into
         -- reading the table or into another order of locks.
@@ -107,10 +110,28 @@ updated as (
         and o.conflict_count = b.expected_conflict_count
     returning o.operation_id
 ),
+forgotten as (
+    -- Operations whose key is no longer kept.
+    delete from agent_operations as o
+    using (
+        select
+            f.expected_version, f.expected_conflict_count,
+            (select place.ctid from agent_operations as place where place.operation_id = f.operation_id) as place
+        from unnest($67::uuid[], $68::bigint[], $69::integer[])
+            as f (operation_id, expected_version, expected_conflict_count)
+        where (select agrees from clock)
+    ) as b
+    where o.ctid = b.place
+        and o.version = b.expected_version
+        and o.conflict_count = b.expected_conflict_count
+    returning o.operation_id
+),
 written as materialized (
     select operation_id from inserted
     union all
     select operation_id from updated
+    union all
+    select operation_id from forgotten
 ),
 -- "(… in …) is true" keeps the sub-select a hash table; a plain "in" may become a nested loop.
 journal as (
@@ -125,14 +146,30 @@ journal as (
     ) with ordinality as e (operation_id, version, event_at, attempt, kind, status, actor, detail_json, place)
     where (e.operation_id in (select operation_id from written)) is true
 ),
+journal_deleted as (
+    -- What the statement itself adds is not in its snapshot, and stays.
+    delete from agent_operation_events as e
+    using (
+        select found.place
+        from (select unnest($66::uuid[] || $67::uuid[]) as operation_id) as f
+        cross join lateral (
+            select place.ctid as place from agent_operation_events as place
+            where place.operation_id = f.operation_id
+            offset 0
+        ) as found
+        where (f.operation_id in (select operation_id from written)) is true
+    ) as gone
+    where e.ctid = gone.place
+),
 due_set as (
-    insert into agent_operation_due (operation_id, kind, due_at, namespace, action_type, poll_id)
-    select d.operation_id, d.kind, d.due_at, d.namespace, d.action_type, d.poll_id
+    insert into agent_operation_due (operation_id, kind, due_at, namespace, action_type, poll_id, unknown_since)
+    select d.operation_id, d.kind, d.due_at, d.namespace, d.action_type, d.poll_id, d.unknown_since
     from unnest(
-        $56::uuid[], $57::text[], $58::timestamptz[], $59::text[], $60::text[], $61::uuid[]
-    ) as d (operation_id, kind, due_at, namespace, action_type, poll_id)
+        $56::uuid[], $57::text[], $58::timestamptz[], $59::text[], $60::text[], $61::uuid[], $70::timestamptz[]
+    ) as d (operation_id, kind, due_at, namespace, action_type, poll_id, unknown_since)
     where (d.operation_id in (select operation_id from written)) is true
-    on conflict (operation_id, kind) do update set due_at = excluded.due_at, poll_id = excluded.poll_id
+    on conflict (operation_id, kind) do update
+    set due_at = excluded.due_at, poll_id = excluded.poll_id, unknown_since = excluded.unknown_since
 ),
 due_deleted as (
     delete from agent_operation_due as d
