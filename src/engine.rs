@@ -94,6 +94,8 @@ struct Inner {
     waiters: Arc<waiters::Waiters>,
     /// Changes whenever work for checkers or deliverers was written.
     due: Arc<watch::Sender<()>>,
+    /// Nobody waits any longer: each answers with what there is.
+    draining: watch::Sender<bool>,
     stopping: watch::Sender<bool>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -110,6 +112,7 @@ impl Engine {
         let clock = Arc::new(clock::Clock::default());
         let waiters = Arc::new(waiters::Waiters::default());
         let due = Arc::new(watch::Sender::new(()));
+        let (draining, _) = watch::channel(false);
         let (stopping, _) = watch::channel(false);
         let mut tasks = Vec::new();
         let mut shards = Vec::new();
@@ -136,6 +139,7 @@ impl Engine {
                 hasher: RandomState::new(),
                 waiters,
                 due,
+                draining,
                 stopping,
                 tasks: Mutex::new(tasks),
             }),
@@ -153,8 +157,15 @@ impl Engine {
         self.inner.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(task);
     }
 
+    /// Lets nobody wait any longer: calls that wait for something answer with what there is. Commands are
+    /// taken as before.
+    pub fn drain(&self) {
+        self.inner.draining.send_replace(true);
+    }
+
     /// Takes no more commands, finishes those that wait, and ends. Idempotent.
     pub async fn stop(&self) {
+        self.drain();
         self.inner.stopping.send_replace(true);
         let tasks =
             std::mem::take(&mut *self.inner.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
@@ -216,10 +227,10 @@ impl Engine {
         is_enough: impl Fn(&Reply) -> bool,
     ) -> Result<Reply, Error> {
         let mut waiter = self.inner.waiters.wait_for(key);
-        let mut stopping = self.inner.stopping.subscribe();
+        let mut draining = self.inner.draining.subscribe();
         loop {
             let reply = self.observe(key).await?;
-            if is_enough(&reply) || Instant::now() >= deadline || *stopping.borrow() {
+            if is_enough(&reply) || Instant::now() >= deadline || *draining.borrow() {
                 return Ok(reply);
             }
             // Another replica's change is not heard of here: look again at a slow pace, and when the
@@ -229,7 +240,7 @@ impl Engine {
             tokio::select! {
                 () = waiter.changed() => {}
                 () = tokio::time::sleep_until(recheck.min(deadline)) => {}
-                _ = stopping.changed() => {}
+                () = stopped(&mut draining) => {}
             }
         }
     }

@@ -144,7 +144,7 @@ pub struct Metrics {
     pub overloaded: Counter,
     /// Open connections of the gRPC listener.
     pub connections: Gauge,
-    /// Commands per swap.
+    /// Commands per batch.
     pub batch_size: Histogram,
     /// Writes that found another version and were decided again.
     pub swaps_stale: Counter,
@@ -166,7 +166,7 @@ impl Metrics {
         ours.register("build", "The running program", build);
         let (requests, calls) = register_calls(ours);
         let batch_size = Histogram::new(exponential_buckets(1.0, 2.0, 10));
-        ours.register("batch_size", "Commands per swap", batch_size.clone());
+        ours.register("batch_size", "Commands per batch", batch_size.clone());
         let store_errors =
             register_family(ours, "store_errors", "Failures of the store", "kind", STORE_FAILURES);
         let policy_reloads =

@@ -93,6 +93,13 @@ async fn serve(config: &Config) -> Result<(), String> {
     };
     let engine = Engine::start(parts.store.clone(), parts.policies.clone(), settings, metrics.clone());
     tokio::spawn(health::monitor(parts.store, health.clone(), shutdown.clone()));
+    tokio::spawn({
+        let (engine, shutdown) = (engine.clone(), shutdown.clone());
+        async move {
+            shutdown.wait().await;
+            engine.drain();
+        }
+    });
     let counted = metrics.clone();
     tokio::spawn(parts.policies.clone().on_reload(move |taken| counted.policy_reloaded(taken)));
     tokio::spawn(parts.policies.watch(policy_file::reload::INTERVAL, shutdown.clone().wait()));

@@ -54,18 +54,18 @@ impl Engine {
         if !again.is_empty() {
             return Ok(again);
         }
-        let mut stopping = self.inner.stopping.subscribe();
+        let mut draining = self.inner.draining.subscribe();
         let mut due = self.inner.due.subscribe();
         loop {
             due.mark_unchanged();
             let taken = self.take_due(poll).await?;
-            if !taken.is_empty() || Instant::now() >= deadline || *stopping.borrow() {
+            if !taken.is_empty() || Instant::now() >= deadline || *draining.borrow() {
                 return Ok(taken);
             }
             let next = self.inner.store.poll_next(&poll.query).await?.unwrap_or(RECHECK);
             let wake = Instant::now() + next.clamp(PAUSE, RECHECK);
             tokio::select! {
-                () = super::stopped(&mut stopping) => {}
+                () = super::stopped(&mut draining) => {}
                 () = tokio::time::sleep_until(wake.min(deadline)) => {}
                 _ = due.changed() => tokio::time::sleep(PAUSE.min(deadline - Instant::now())).await,
             }

@@ -13,11 +13,16 @@ use crate::{
     telemetry::{Metrics, StoreFailure},
 };
 use lru::LruCache;
-use std::{num::NonZeroUsize, sync::Arc};
-use tokio::sync::{mpsc, watch};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
 
 /// A command is decided at most so often: then others change the record faster than it can be written.
 const TRIES_MAX: u32 = 10;
+/// An outage is logged at most this often.
+const OUTAGE_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Records with longer payloads are not kept at hand.
 const CACHED_PAYLOAD_MAX: usize = 4096;
 
@@ -38,12 +43,14 @@ pub(super) struct Shard {
     /// What this shard wrote last. Only ever a guess about what is there: a decision made on it counts
     /// only once a swap that compared the revision has succeeded.
     cache: LruCache<Key, Operation>,
+    /// When an outage was logged last.
+    outage_logged: Option<Instant>,
 }
 
 impl Shard {
     pub fn new(parts: Parts) -> Self {
         let rows = NonZeroUsize::new(parts.cached_rows).unwrap_or(NonZeroUsize::MIN);
-        Self { parts, cache: LruCache::new(rows) }
+        Self { parts, cache: LruCache::new(rows), outage_logged: None }
     }
 
     /// Runs until the queue is closed, or the engine stops and the queue is empty.
@@ -228,8 +235,18 @@ impl Shard {
         }
     }
 
-    fn report(&self, error: store::Error) -> Arc<store::Error> {
+    /// Counts and logs a failure: once a while for an outage, each time for a value or a row that must be
+    /// looked at.
+    fn report(&mut self, error: store::Error) -> Arc<store::Error> {
         self.parts.metrics.store_failed(failure_of(&error));
+        let is_outage =
+            matches!(error, store::Error::Unavailable { .. } | store::Error::Indeterminate { .. });
+        if !is_outage {
+            tracing::error!(%error, "the store failed");
+        } else if self.outage_logged.is_none_or(|at| at.elapsed() >= OUTAGE_LOG_INTERVAL) {
+            self.outage_logged = Some(Instant::now());
+            tracing::warn!(%error, "the store failed; callers are told to repeat (said again every 10 s at most)");
+        }
         Arc::new(error)
     }
 

@@ -184,7 +184,9 @@ async fn no_panic<T>(answer: impl Future<Output = T>) -> Result<T, Status> {
         match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context))) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(answer)) => Poll::Ready(Ok(answer)),
-            Err(_) => Poll::Ready(Err(Status::internal(
+            Err(_) => Poll::Ready(Err(status::with_reason(
+                Code::Internal,
+                ErrorReason::InternalFault,
                 "a fault in opledger: the change may or may not have been made; repeating the call is safe",
             ))),
         }
@@ -193,7 +195,9 @@ async fn no_panic<T>(answer: impl Future<Output = T>) -> Result<T, Status> {
 }
 
 fn deadline_exceeded() -> Status {
-    Status::deadline_exceeded(
+    status::with_reason(
+        Code::DeadlineExceeded,
+        ErrorReason::DeadlinePassed,
         "the caller's deadline has passed; the change may or may not have been made: repeat the call, that is safe",
     )
 }

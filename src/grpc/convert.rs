@@ -109,7 +109,7 @@ pub(super) fn operation(operation: Operation) -> proto::Operation {
         result_json: state.result_json,
         error_code: state.error_code,
         error_message: state.error_message,
-        lease_holder,
+        lease_holder: lease_holder.filter(|holder| !holder.is_empty()),
         lease_expire_time: lease_until.map(timestamp),
         unknown_since_time: state.unknown_since.map(timestamp),
         next_check_time: state.next_check_at.map(timestamp),

@@ -308,6 +308,7 @@ fn list_query(faults: &mut Faults, request: &proto::ListRequest) -> ListQuery {
     for action_type in &request.action_types {
         faults.action_type("action_types", action_type);
     }
+    faults.optional("parent_operation_key", request.parent_operation_key.as_ref(), 200);
     let bound = |faults: &mut Faults,
                  field: &str,
                  value: Option<&prost_types::Timestamp>|

@@ -25,6 +25,12 @@ const FAULTS_MAX: usize = 32;
 const POINTERS_MAX: usize = 10;
 const POINTERS_CHARS_MAX: usize = 1024;
 
+/// An error with nothing but its reason.
+pub(super) fn with_reason(code: Code, why: ErrorReason, message: &str) -> Status {
+    let details = ErrorDetails::with_error_info(reason(why), DOMAIN, HashMap::new());
+    Status::with_error_details(code, message, details)
+}
+
 /// All faulty fields of a request.
 pub(super) fn invalid(faults: Faults) -> Status {
     let mut violations = faults.0;

@@ -51,7 +51,7 @@ impl Faults {
         self.note(field, limits::text(text, max));
     }
 
-    fn optional(&mut self, field: &str, text: Option<&String>, max: usize) {
+    pub fn optional(&mut self, field: &str, text: Option<&String>, max: usize) {
         if let Some(text) = text {
             match text.is_empty() {
                 true => self.add(field, "must not be empty where it is set: leave it out"),

@@ -51,7 +51,8 @@ pub struct Reply {
     pub next_step: NextStep,
     /// The lease that the caller holds, where it does.
     pub lease: Option<Granted>,
-    /// How long to wait where `next_step` is [`NextStep::Wait`].
+    /// How long to wait: with [`NextStep::Wait`] for the lease's end, with [`NextStep::Reconcile`] until the
+    /// check is due, where it is not.
     pub retry_after: Option<Duration>,
     /// Register: the operation is new.
     pub created: bool,

@@ -6,8 +6,8 @@ use std::time::Duration;
 pub const DEFAULT_NAMESPACE: &str = "default";
 /// Conflict events kept per operation; later ones are only counted.
 pub const CONFLICT_EVENTS_KEPT: i32 = 100;
-/// Claim ids remembered per operation.
-pub const CLAIM_IDS_KEPT: usize = 32;
+/// Claim ids remembered per operation: more than the attempts that a policy may allow.
+pub const CLAIM_IDS_KEPT: usize = 1024;
 /// Labels per operation.
 pub const LABELS_MAX: usize = 32;
 /// The shortest lease a caller may ask for.

@@ -94,7 +94,7 @@ pub(super) fn bytes(node: &Node) -> Read<usize> {
 
 /// A count from 1 to a million.
 pub(super) fn count(node: &Node) -> Read<i32> {
-    whole(node, "a whole number", 1, 1_000_000).map(u32::cast_signed)
+    whole(node, "a whole number", 1, 1000).map(u32::cast_signed)
 }
 
 /// A number from `min` to `max`, fractions allowed.

@@ -244,7 +244,7 @@ fn reply(answer: Answer, operation: Operation) -> Reply {
         remaining: lease.duration.expect("a duration").try_into().expect("a positive duration"),
     });
     let (created, replayed, applied) = (answer.created, answer.replayed, answer.applied);
-    assert!(answer.retry_after.is_none() || next_step == NextStep::Wait);
+    assert!(answer.retry_after.is_none() || matches!(next_step, NextStep::Wait | NextStep::Reconcile));
     Reply { operation, next_step, lease, retry_after, created, replayed, applied }
 }
 

@@ -275,6 +275,9 @@ register/brief wait:999999         | observe           | CLAIM                | 
 register/gone claim:A lost:1 wait:999999 observe | observe | REVIEW           | unknown v4 review(unresolved) |
 register/brief claim:A ok:1:e1 ok:1:e2 wait:999999 | observe | USE_RESULT     | succeeded v4 review(outcome_conflict) |
 register/brief claim:A ok:1:e1 ok:1:e2 wait:999999 op-ok:e1 | observe | USE_RESULT | succeeded v6 forgotten | result_forgotten
+# A second name for the effect is two effects, until a person says otherwise.
+register/same-key claim:A lost:1:e1 claim:B | ok:2:e2  | USE_RESULT           | succeeded v5 review(second_external_id) | succeeded
+register claim:A lost:1:e1 wait:61 saw-absent claim:B | ok:2:e2 | USE_RESULT  | succeeded v6 review(second_external_id) | succeeded
 # A result is judged by the policy of the recorded action type.
 register/small claim:A             | ok:1:e1:\"0123456789abcdef\" | INVALID succeeded.result_json | in_progress v2 |
 ";

@@ -732,7 +732,7 @@ fn polls_find_work_by_namespace_kind_and_action_type() {
             operation
         };
         let ago = |seconds: u32| at.minus(seconds * SECOND);
-        let mut operations = vec![
+        let mut operations = [
             unknown("default", "a1", "a", ago(9)),
             unknown("default", "a2", "a", ago(8)),
             unknown("default", "a3", "a", ago(7)),

@@ -36,7 +36,7 @@ fn check_names_each_fault() {
     let text = "tool_policy:\n  a: {max_attempt: 1}\n  b: {max_attempts: 0}\n";
     let expected = "\
 p.yaml:2:7: tool_policy.a.max_attempt: unknown key; did you mean `max_attempts`?
-p.yaml:3:21: tool_policy.b.max_attempts: must be a whole number from 1 to 1000000, not \"0\"
+p.yaml:3:21: tool_policy.b.max_attempts: must be a whole number from 1 to 1000, not \"0\"
 p.yaml: cannot be used, 2 faults
 ";
     assert_eq!(checked(text, false), (FAULTY, expected.to_owned()));

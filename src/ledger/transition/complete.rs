@@ -134,8 +134,14 @@ pub(super) fn settle(draft: &mut Draft, outcome: &Outcome, detail: Detail) {
         Outcome::Succeeded { external_id, result_json } => {
             let result_json = result_json.map(|text| fingerprint::redact(&text, redact));
             draft.accept(EventKind::Succeeded, detail, |state| {
+                let named_before = state.external_id.take();
                 finish(state, Status::Succeeded, policy, now);
-                state.external_id = external_id.or(state.external_id.take());
+                // Two names are two effects until a person says otherwise. The event has the new one, the
+                // events before it the old one.
+                if external_id.is_some() && named_before.is_some() && external_id != named_before {
+                    expire::require_review(state, "second_external_id", now);
+                }
+                state.external_id = external_id.or(named_before);
                 state.result_json = result_json;
                 state.error_code = None;
                 state.error_message = None;

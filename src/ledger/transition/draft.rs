@@ -113,12 +113,17 @@ impl<'a> Draft<'a> {
     /// The answer to somebody who holds no lease.
     pub fn reply(&self) -> Reply {
         let next_step = next_step(&self.operation, self.policy, self.now);
-        let lease = self.state().lease.as_ref();
+        let state = self.state();
+        let retry_at = match next_step {
+            NextStep::Wait => state.lease.as_ref().map(|lease| lease.until),
+            NextStep::Reconcile => state.next_check_at.filter(|at| *at > self.now),
+            _ => None,
+        };
         Reply {
             operation: self.operation.clone(),
             next_step,
             lease: None,
-            retry_after: lease.filter(|_| next_step == NextStep::Wait).map(|l| l.until.since(self.now)),
+            retry_after: retry_at.map(|at| at.since(self.now)),
             created: false,
             replayed: false,
             applied: false,

@@ -122,7 +122,7 @@ pub(super) fn enter_pending(state: &mut State, deliver_at: Option<Timestamp>) {
     state.poll_id = None;
     state.review_reason = None;
     state.review_since = None;
-    state.external_id = None;
+    // A name that the provider once gave stays: should another one come, a person must know of both.
     state.error_code = None;
     state.error_message = None;
 }
