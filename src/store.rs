@@ -129,6 +129,25 @@ pub struct Candidate {
     pub key: Key,
 }
 
+/// Unfinished work of one kind and action type, counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Figure {
+    /// What has to happen.
+    pub kind: DueKind,
+    /// To operations of this action type.
+    pub action_type: String,
+    /// And whether their outcome is unknown.
+    pub is_unknown: bool,
+    /// How many.
+    pub count: u64,
+    /// How many of them now.
+    pub due: u64,
+    /// How long the one that is due first has been due; zero where it is not yet.
+    pub due_for: Duration,
+    /// How long the oldest unknown outcome has been unknown.
+    pub unknown_for: Option<Duration>,
+}
+
 /// An event as it was stored.
 #[derive(Clone, Debug)]
 pub struct StoredEvent {
@@ -187,6 +206,9 @@ pub trait Store: Send + Sync + 'static {
         after_sequence: i64,
         limit: u32,
     ) -> BoxFuture<'a, Result<Option<Vec<StoredEvent>>, Error>>;
+
+    /// Unfinished work, counted; costs as much as there is of it, whatever else is stored.
+    fn figures(&self) -> BoxFuture<'_, Result<Vec<Figure>, Error>>;
 
     /// Succeeds where the store answers and its schema is this binary's.
     fn check(&self) -> BoxFuture<'_, Result<(), Error>>;

@@ -9,6 +9,7 @@ use crate::{
     admin,
     config::Config,
     engine::{self, Engine},
+    figures,
     grpc::{self, LedgerService},
     health::{self, Health, Readiness},
     policy_file::{self, Policies},
@@ -92,6 +93,10 @@ async fn serve(config: &Config) -> Result<(), String> {
         ..engine::Settings::default()
     };
     let engine = Engine::start(parts.store.clone(), parts.policies.clone(), settings, metrics.clone());
+    if let Some(interval) = config.figures_interval {
+        let (store, metrics) = (parts.store.clone(), metrics.clone());
+        tokio::spawn(figures::run(store, metrics, health.clone(), interval, shutdown.clone()));
+    }
     tokio::spawn(health::monitor(parts.store, health.clone(), shutdown.clone()));
     tokio::spawn({
         let (engine, shutdown) = (engine.clone(), shutdown.clone());

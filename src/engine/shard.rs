@@ -267,6 +267,10 @@ impl Shard {
                 EventKind::LeaseExpired => _ = metrics.lease_expiries.inc(),
                 EventKind::ConflictRefused => _ = metrics.conflicts_refused.inc(),
                 EventKind::OutcomeConflict => _ = metrics.outcome_conflicts.inc(),
+                EventKind::Succeeded | EventKind::FailedFinal => {
+                    let succeeded = event.kind == EventKind::Succeeded;
+                    metrics.operation_finished(&write.after.identity.action_type, succeeded);
+                }
                 _ => {}
             }
         }

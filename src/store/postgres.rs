@@ -8,8 +8,8 @@ mod bind;
 mod lanes;
 
 use super::{
-    BoxFuture, Candidate, DecidedAt, Error, ListQuery, PollQuery, Settings, Snapshot, Store, StoredEvent,
-    Swapped, Write, error, migrate, row, row::Cells,
+    BoxFuture, Candidate, DecidedAt, Error, Figure, ListQuery, PollQuery, Settings, Snapshot, Store,
+    StoredEvent, Swapped, Write, error, migrate, row, row::Cells,
 };
 use crate::{
     failpoint,
@@ -33,6 +33,7 @@ const POLL_DUE: &str = include_str!("postgres/poll_due.sql");
 const POLL_NEXT: &str = include_str!("postgres/poll_next.sql");
 const POLLED: &str = include_str!("postgres/polled.sql");
 const FIND: &str = include_str!("postgres/find.sql");
+const FIGURES: &str = include_str!("postgres/figures.sql");
 const EVENTS: &str = include_str!("postgres/events.sql");
 const SETTINGS: &str = include_str!("postgres/settings.sql");
 
@@ -396,6 +397,13 @@ impl Store for PostgresStore {
             }
             let events = rows.iter().map(|row| row::event(&mut PgCells { row, next: 0 }, key));
             events.filter_map(Result::transpose).collect::<Result<_, _>>().map(Some)
+        })
+    }
+
+    fn figures(&self) -> BoxFuture<'_, Result<Vec<Figure>, Error>> {
+        Box::pin(async move {
+            let rows = self.run(&self.reads, Request::read(FIGURES, PgArguments::default())).await?;
+            rows.iter().map(|row| row::figure(&mut PgCells { row, next: 0 })).collect()
         })
     }
 

@@ -1,10 +1,11 @@
 //! Stored rows ↔ records: the one place that knows the order of the columns.
 
-use super::{Error, StoredEvent};
+use super::{Error, Figure, StoredEvent};
 use crate::ledger::{
-    CheckLease, Event, EventKind, Identity, Key, Lease, Operation, State, Status, Timestamp, event::Detail,
+    CheckLease, DueKind, Event, EventKind, Identity, Key, Lease, Operation, State, Status, Timestamp,
+    event::Detail,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use uuid::Uuid;
 
 /// One row, read from left to right. Each back end says how its types are spelled.
@@ -194,6 +195,25 @@ pub(crate) fn event<C: Cells>(cells: &mut C, key: &Key) -> Result<Option<StoredE
         },
     };
     Ok(Some(StoredEvent { sequence, operation_key: key.operation_key.to_string(), event }))
+}
+
+/// Reads a figure: kind, action type, is unknown, count, due, due for, unknown for.
+pub(crate) fn figure<C: Cells>(cells: &mut C) -> Result<Figure, Error> {
+    let mut row = Reader { cells, table: "agent_operation_due", key: String::new() };
+    let micros = |value: i64| Duration::from_micros(u64::try_from(value).unwrap_or(0));
+    let count = |value: i64| u64::try_from(value).unwrap_or(0);
+    Ok(Figure {
+        kind: {
+            let text = row.need(C::text)?;
+            row.sound(DueKind::ALL.into_iter().find(|kind| kind.as_str() == text))?
+        },
+        action_type: row.need(C::text)?,
+        is_unknown: row.need(C::flag)?,
+        count: count(row.need(C::integer)?),
+        due: count(row.need(C::integer)?),
+        due_for: micros(row.need(C::integer)?),
+        unknown_for: row.maybe(C::integer)?.map(micros),
+    })
 }
 
 /// The stored form of [`Identity::labels`].

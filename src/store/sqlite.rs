@@ -8,8 +8,8 @@
 mod batch;
 
 use super::{
-    BoxFuture, Candidate, DecidedAt, Error, ListQuery, Operation, PollQuery, Settings, Snapshot, Store,
-    StoredEvent, Swapped, Write, error, migrate, row, row::Cells,
+    BoxFuture, Candidate, DecidedAt, Error, Figure, ListQuery, Operation, PollQuery, Settings, Snapshot,
+    Store, StoredEvent, Swapped, Write, error, migrate, row, row::Cells,
 };
 use crate::{
     failpoint,
@@ -55,6 +55,7 @@ const POLL_TYPES: &str = include_str!("sqlite/poll_types.sql");
 const POLL_DUE: &str = include_str!("sqlite/poll_due.sql");
 const POLLED: &str = include_str!("sqlite/polled.sql");
 const FIND: &str = include_str!("sqlite/find.sql");
+const FIGURES: &str = include_str!("sqlite/figures.sql");
 const EVENTS: &str = include_str!("sqlite/events.sql");
 
 /// How long SQLite itself waits for another process's lock.
@@ -450,6 +451,13 @@ impl Store for SqliteStore {
             }
             let events = rows.iter().map(|row| row::event(&mut SqliteCells { row, next: 0 }, key));
             events.filter_map(Result::transpose).collect::<Result<_, _>>().map(Some)
+        })
+    }
+
+    fn figures(&self) -> BoxFuture<'_, Result<Vec<Figure>, Error>> {
+        Box::pin(async move {
+            let rows = fetch(&self.reads, query(FIGURES).bind(now().0)).await?;
+            rows.iter().map(|row| row::figure(&mut SqliteCells { row, next: 0 })).collect()
         })
     }
 

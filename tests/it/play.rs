@@ -6,8 +6,8 @@ use opledger::{
     ledger::{DueKind, Key, Operation, Timestamp},
     policy_file::{self, Policies},
     store::{
-        BoxFuture, Candidate, DecidedAt, Error, ListQuery, PollQuery, Snapshot, Store, StoredEvent, Swapped,
-        Write,
+        BoxFuture, Candidate, DecidedAt, Error, Figure, ListQuery, PollQuery, Snapshot, Store, StoredEvent,
+        Swapped, Write,
     },
     telemetry::Metrics,
 };
@@ -95,6 +95,10 @@ impl Store for ShiftedClock {
         limit: u32,
     ) -> BoxFuture<'a, Result<Option<Vec<StoredEvent>>, Error>> {
         self.inner.events(key, after_sequence, limit)
+    }
+
+    fn figures(&self) -> BoxFuture<'_, Result<Vec<Figure>, Error>> {
+        self.inner.figures()
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), Error>> {
