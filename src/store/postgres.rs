@@ -119,6 +119,8 @@ fn for_reads(options: PgConnectOptions, settings: &Settings) -> PgConnectOptions
     with_limits(options, settings).options([
         ("plan_cache_mode", "force_custom_plan"),
         ("enable_seqscan", "off"),
+        // A bitmap has no order: it would read a whole backlog for its head.
+        ("enable_bitmapscan", "off"),
         ("max_parallel_workers_per_gather", "0"),
         ("jit", "off"),
     ])

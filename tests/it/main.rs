@@ -4,12 +4,15 @@
 //! skipped with a line, and fails where `CI` is set.
 
 mod docs;
+mod figures;
 mod harness;
 mod migrations;
 mod over_grpc;
+mod plans;
 mod play;
 mod properties;
 mod random;
+mod retention;
 mod script;
 mod shell_program;
 mod shell_server;
