@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
+pub mod bench;
 pub mod demo;
 pub mod hash;
 pub mod migrate;
@@ -79,6 +80,9 @@ enum Command {
     Reconcile(reconcile::ReconcileArgs),
     /// Print the request hash of a JSON text, as the service makes it
     Hash(hash::HashArgs),
+    /// Put load on a running service and measure it
+    #[command(after_long_help = bench::AFTER_HELP)]
+    Bench(bench::BenchArgs),
     /// Check a policy file, or show what holds for an action
     Policy(policy::PolicyArgs),
 }
@@ -102,6 +106,7 @@ pub fn run() -> ExitCode {
         Command::List(args) => client::block_on(read::list(args)).into(),
         Command::History(args) => client::block_on(read::history(args)).into(),
         Command::Reconcile(args) => client::block_on(reconcile::run(args)).into(),
+        Command::Bench(args) => bench::run(&args).into(),
         Command::Hash(args) => hash::run(args),
         Command::Policy(args) => policy::run(args),
     }

@@ -6,6 +6,8 @@
 
 mod batch;
 mod clock;
+pub mod feed;
+mod gossip;
 pub mod poll;
 mod shard;
 mod sweep;
@@ -47,6 +49,8 @@ pub struct Settings {
     pub retention_batch: u32,
     /// Records per shard that are kept at hand, so that the common next command needs no load.
     pub cached_rows: usize,
+    /// What watchers of the change feed may take.
+    pub feed: feed::Limits,
 }
 
 impl Default for Settings {
@@ -58,6 +62,7 @@ impl Default for Settings {
             sweep_interval: Duration::from_secs(1),
             retention_batch: 100,
             cached_rows: 8192,
+            feed: feed::Limits::default(),
         }
     }
 }
@@ -94,7 +99,10 @@ struct Inner {
     waiters: Arc<waiters::Waiters>,
     /// Changes whenever work for checkers or deliverers was written.
     due: Arc<watch::Sender<()>>,
-    /// Nobody waits any longer: each answers with what there is.
+    feed: Arc<feed::Feed>,
+    gossip: Arc<gossip::Gossip>,
+    started: Instant,
+    /// No more waiting: comes before `stopping`, or with it.
     draining: watch::Sender<bool>,
     stopping: watch::Sender<bool>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -112,6 +120,8 @@ impl Engine {
         let clock = Arc::new(clock::Clock::default());
         let waiters = Arc::new(waiters::Waiters::default());
         let due = Arc::new(watch::Sender::new(()));
+        let feed = Arc::new(feed::Feed::new(settings.feed));
+        let gossip = Arc::new(gossip::Gossip::new(waiters.clone(), due.clone(), feed.clone()));
         let (draining, _) = watch::channel(false);
         let (stopping, _) = watch::channel(false);
         let mut tasks = Vec::new();
@@ -124,6 +134,8 @@ impl Engine {
                 clock: clock.clone(),
                 waiters: waiters.clone(),
                 due: due.clone(),
+                feed: feed.clone(),
+                gossip: gossip.clone(),
                 metrics: metrics.clone(),
                 batch_max: settings.batch_max.max(1),
                 cached_rows: settings.cached_rows.max(1),
@@ -139,11 +151,15 @@ impl Engine {
                 hasher: RandomState::new(),
                 waiters,
                 due,
+                feed,
+                gossip,
+                started: Instant::now(),
                 draining,
                 stopping,
                 tasks: Mutex::new(tasks),
             }),
         };
+        engine.start_gossip();
         let stopping = || engine.inner.stopping.subscribe();
         let sweeper = sweep::run(engine.clone(), settings.sweep_interval, stopping());
         let retention =
@@ -153,12 +169,27 @@ impl Engine {
         engine
     }
 
+    fn start_gossip(&self) {
+        let Inner { store, gossip, feed, stopping, .. } = &*self.inner;
+        self.keep(tokio::spawn(gossip.clone().speak(store.clone(), stopping.subscribe())));
+        self.keep(tokio::spawn(gossip.clone().listen(store.clone(), stopping.subscribe())));
+        let tail = feed::tail(feed.clone(), store.clone(), stopping.subscribe());
+        self.keep(tokio::spawn(tail));
+    }
+
     fn keep(&self, task: JoinHandle<()>) {
         self.inner.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(task);
     }
 
-    /// Lets nobody wait any longer: calls that wait for something answer with what there is. Commands are
-    /// taken as before.
+    /// True while changes that other replicas announce are heard here; where not, callers that wait for one
+    /// look more often.
+    #[must_use]
+    pub fn hears_replicas(&self) -> bool {
+        self.inner.gossip.hears()
+    }
+
+    /// Lets nobody wait any longer: who waits gets what there is, who watches is told where to resume.
+    /// Commands are carried out as before. Idempotent.
     pub fn drain(&self) {
         self.inner.draining.send_replace(true);
     }
@@ -173,6 +204,7 @@ impl Engine {
             // A shard that panicked has answered nobody; there is nothing more to do about it here.
             drop(task.await);
         }
+        self.inner.gossip.last_word(&*self.inner.store).await;
     }
 
     /// The policy that holds for an action type now.
@@ -233,13 +265,15 @@ impl Engine {
             if is_enough(&reply) || Instant::now() >= deadline || *draining.borrow() {
                 return Ok(reply);
             }
-            // Another replica's change is not heard of here: look again at a slow pace, and when the
-            // lease that stands in the way ends.
-            let lapse = reply.retry_after.unwrap_or(waiters::RECHECK).min(waiters::RECHECK);
-            let recheck = Instant::now() + lapse.max(Duration::from_millis(20));
+            // Another replica's word may have been lost: look again at a slow pace, and when the lease that
+            // stands in the way ends.
+            let mut look = waiter.next_look(Instant::now(), self.inner.started, self.inner.gossip.recheck());
+            if let Some(lapse) = reply.retry_after {
+                look = look.min(Instant::now() + lapse.max(Duration::from_millis(20)));
+            }
             tokio::select! {
                 () = waiter.changed() => {}
-                () = tokio::time::sleep_until(recheck.min(deadline)) => {}
+                () = tokio::time::sleep_until(look.min(deadline)) => {}
                 () = stopped(&mut draining) => {}
             }
         }

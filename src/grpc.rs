@@ -9,6 +9,7 @@ pub mod server;
 pub mod service;
 mod status;
 mod validate;
+mod watch;
 
 pub use server::{Settings, serve};
 pub use service::LedgerService;

@@ -12,6 +12,7 @@ pub mod lease;
 pub mod limits;
 pub mod operation;
 pub mod policy;
+pub mod report;
 pub mod timestamp;
 pub mod transition;
 
@@ -22,5 +23,6 @@ pub use event::{Event, EventKind, replay};
 pub use lease::{CheckLease, Lease, LeaseToken};
 pub use operation::{Identity, Key, Operation, State, Status};
 pub use policy::Policy;
+pub use report::{ReportDigest, Reports};
 pub use timestamp::Timestamp;
 pub use transition::transition;

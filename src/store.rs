@@ -15,6 +15,9 @@ pub use error::Error;
 pub use migrate::{check_schema, migrate};
 pub use open::{Backend, Settings, open, redacted};
 
+/// The longest announcement, in bytes: what PostgreSQL takes, and a little less.
+pub const ANNOUNCEMENT_MAX: usize = 7900;
+
 /// A boxed future, so that a store can be a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -159,6 +162,44 @@ pub struct StoredEvent {
     pub event: Event,
 }
 
+/// An event as the change feed shows it.
+#[derive(Clone, Debug)]
+pub struct FeedEvent {
+    /// The action type of its operation.
+    pub action_type: Arc<str>,
+    /// The event.
+    pub stored: StoredEvent,
+}
+
+/// A page of the change feed. Nothing at or below `upto` can appear any more.
+#[derive(Clone, Debug)]
+pub struct FeedPage {
+    /// What was asked for, in the order of the sequence numbers.
+    pub found: Vec<FeedEvent>,
+    /// The last sequence number, of whatever namespace, that was looked at; what was asked for where
+    /// there was nothing.
+    pub upto: i64,
+    /// True where there may be more.
+    pub more: bool,
+}
+
+/// Which operations have new events in the change feed.
+#[derive(Clone, Debug)]
+pub struct FeedChanges {
+    /// Each once, in no order.
+    pub keys: Vec<Key>,
+    /// As in [`FeedPage`].
+    pub upto: i64,
+    /// True where there may be more.
+    pub more: bool,
+}
+
+/// Hears what other replicas announce.
+pub trait Listener: Send {
+    /// The next announcement. An error means that some may have been missed: begin anew.
+    fn next(&mut self) -> BoxFuture<'_, Result<String, Error>>;
+}
+
 /// A place where operations and their events are kept.
 ///
 /// Every method may be cancelled; none leaves half a change. An error says whether the change may
@@ -209,6 +250,28 @@ pub trait Store: Send + Sync + 'static {
 
     /// Unfinished work, counted; costs as much as there is of it, whatever else is stored.
     fn figures(&self) -> BoxFuture<'_, Result<Vec<Figure>, Error>>;
+
+    /// The events of a namespace among the next `limit` events of all namespaces after a sequence number.
+    /// Complete and final: whatever is committed later has a greater number than all that this has
+    /// looked at.
+    fn feed<'a>(
+        &'a self,
+        namespace: &'a str,
+        after_sequence: i64,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<FeedPage, Error>>;
+
+    /// Whose the next `limit` events of all namespaces after a sequence number are.
+    fn feed_changes(&self, after_sequence: i64, limit: u32) -> BoxFuture<'_, Result<FeedChanges, Error>>;
+
+    /// The sequence number of the last event that the feed shows now; 0 where there is none.
+    fn feed_end(&self) -> BoxFuture<'_, Result<i64, Error>>;
+
+    /// Tells all replicas, this one too, a short text of ASCII, at most [`ANNOUNCEMENT_MAX`] bytes. It may get lost.
+    fn announce<'a>(&'a self, text: &'a str) -> BoxFuture<'a, Result<(), Error>>;
+
+    /// Begins to listen to announcements; none where this store has no replicas to tell.
+    fn listen(&self) -> BoxFuture<'_, Result<Option<Box<dyn Listener>>, Error>>;
 
     /// Succeeds where the store answers and its schema is this binary's.
     fn check(&self) -> BoxFuture<'_, Result<(), Error>>;

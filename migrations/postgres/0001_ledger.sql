@@ -90,7 +90,7 @@ create table agent_operations (
     error_message varchar(1000),
     -- Why a person must decide; null where none must.
     review_reason text,
-    -- Digest of the last observation that was recorded, so that its repeat is recognised.
+    -- Digests, 16 bytes each, of the reports whose repeat is recognised.
     last_report bytea,
     -- For finding it again: a JSON object of texts; null where there are none.
     labels text,
@@ -119,11 +119,11 @@ with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze
 create table agent_operation_events (
     -- Whose it is.
     operation_id uuid not null,
-    -- (transaction id << 12) | place in the transaction. Grows within an operation. Over all
-    -- operations it grows with the transaction ids, and transactions commit in another order than
-    -- they begin: who follows all events must stop at (pg_snapshot_xmin(pg_current_snapshot()) << 12),
-    -- below which every transaction has ended and no event can appear any more. A transaction writes
-    -- at most 4096 events.
+    -- (transaction id << 12) + agent_feed.sequence_offset + place in the transaction. Grows within an
+    -- operation. Over all operations it grows with the transaction ids, and transactions commit in
+    -- another order than they begin: who follows all events must stop at
+    -- (pg_snapshot_xmin(pg_current_snapshot()) << 12) + agent_feed.sequence_offset, below which every
+    -- transaction has ended and no event can appear any more. A transaction writes at most 4096 events.
     sequence bigint not null,
     -- The operation's version after it; unchanged by a refusal.
     version bigint not null,
@@ -149,6 +149,19 @@ create table agent_operation_events (
             'conflict_refused', 'outcome_conflict', 'result_forgotten', 'check_claimed'
         ))
 );
+
+-- Follows the events of all operations in order: the change feed.
+create index agent_operation_events_in_order on agent_operation_events (sequence);
+
+-- One row: what holds for the change feed as a whole.
+create table agent_feed (
+    -- Always true: there is one row.
+    id boolean primary key default true check (id),
+    -- Added to every sequence number, so that they go on growing where a dump is restored into a cluster
+    -- whose transaction ids are behind. A multiple of 4096; only ever raised.
+    sequence_offset bigint not null check (sequence_offset >= 0 and sequence_offset % 4096 = 0)
+);
+insert into agent_feed (sequence_offset) values (0);
 
 -- What has to happen to an operation, and when, if nobody says anything: at most one moment of
 -- each kind. Small, because finished operations have none, except where the policy limits how long they
@@ -191,3 +204,89 @@ create index agent_operation_due_for_polls on agent_operation_due (namespace, ki
 
 -- Finds again what a poll took, when its answer was lost.
 create index agent_operation_due_by_poll on agent_operation_due (poll_id) where poll_id is not null;
+
+-- What a batch of writes carries, a row for each operation: one array of this type is one parameter,
+-- where an array for each column would cost PostgreSQL more than the writing itself. A migration
+-- that adds a column makes a new type beside it, so that the older binary can go on.
+create type agent_operation_write_1 as (
+    -- The version that must be there; null where the operation must be new.
+    expected_version bigint,
+    -- The conflict count that must be there; null where the operation must be new.
+    expected_conflict_count integer,
+    -- See agent_operations for these.
+    operation_id uuid,
+    version bigint,
+    updated_at timestamptz,
+    attempt_count integer,
+    attempt_floor integer,
+    check_count integer,
+    check_lease_count integer,
+    conflict_count integer,
+    outcome_conflict_count integer,
+    two_step boolean,
+    dispatched boolean,
+    lease_claimed_at timestamptz,
+    lease_until timestamptz,
+    lease_duration_ms bigint,
+    first_attempt_at timestamptz,
+    attempt_ended_at timestamptz,
+    unknown_since timestamptz,
+    escalate_at timestamptz,
+    next_check_at timestamptz,
+    deliver_at timestamptz,
+    review_since timestamptz,
+    completed_at timestamptz,
+    retain_until timestamptz,
+    result_forgotten_at timestamptz,
+    poll_id uuid,
+    check_lease text,
+    status text,
+    claim_ids bytea,
+    lease_holder text,
+    external_id text,
+    result_json text,
+    error_code text,
+    error_message text,
+    review_reason text,
+    last_report bytea,
+    -- These too; null where the operation is there already, as they never change.
+    created_at timestamptz,
+    namespace text,
+    operation_key text,
+    action_type text,
+    request_hash text,
+    hash_scheme text,
+    lease_secret bytea,
+    labels text,
+    parent_operation_key text,
+    payload_json text
+);
+
+-- The events of a batch, in order; see agent_operation_events.
+create type agent_operation_event_write_1 as (
+    -- Whose it is: it is written only where the operation is.
+    operation_id uuid,
+    -- See agent_operation_events for these.
+    version bigint,
+    event_at timestamptz,
+    attempt integer,
+    kind text,
+    status text,
+    actor text,
+    detail_json text
+);
+
+-- The due work of a batch; see agent_operation_due.
+create type agent_operation_due_write_1 as (
+    -- Whose it is: it is written only where the operation is.
+    operation_id uuid,
+    -- What is due.
+    kind text,
+    -- When; null deletes it.
+    due_at timestamptz,
+    -- See agent_operation_due for these.
+    namespace text,
+    action_type text,
+    poll_id uuid,
+    unknown_since timestamptz
+);

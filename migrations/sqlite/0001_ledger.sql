@@ -88,7 +88,7 @@ create table agent_operations (
     error_message text check (length(error_message) <= 1000),
     -- Why a person must decide; null where none must.
     review_reason text,
-    -- Digest of the last observation that was recorded, so that its repeat is recognised.
+    -- Digests, 16 bytes each, of the reports whose repeat is recognised.
     last_report blob,
     -- For finding it again: a JSON object of texts; null where there are none.
     labels text,

@@ -62,21 +62,28 @@ impl From<Status> for Failure {
     }
 }
 
+/// The URL of a service; without a scheme, `http://` is meant.
+pub fn url(target: &str) -> String {
+    if target.contains("://") { target.to_owned() } else { format!("http://{target}") }
+}
+
+/// The service at a URL.
+pub fn endpoint(url: &str) -> Result<Endpoint, Failure> {
+    let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|error| unreachable(url, &error))?;
+    Ok(endpoint.connect_timeout(CONNECT_TIMEOUT).tcp_nodelay(true))
+}
+
+/// There is no server to ask, because of this.
+pub fn unreachable(url: &str, error: &tonic::transport::Error) -> Failure {
+    Failure::Unreachable(format!("cannot reach {url}: {}", innermost(error)))
+}
+
 impl Client {
     /// Connects.
     pub async fn connect(args: &ClientArgs) -> Result<Self, Failure> {
-        let target =
-            if args.target.contains("://") { args.target.clone() } else { format!("http://{}", args.target) };
-        let unreachable = |error: tonic::transport::Error| {
-            Failure::Unreachable(format!("cannot reach {target}: {}", innermost(&error)))
-        };
-        let endpoint = Endpoint::from_shared(target.clone()).map_err(unreachable)?;
-        let channel = endpoint
-            .connect_timeout(CONNECT_TIMEOUT.min(args.timeout))
-            .tcp_nodelay(true)
-            .connect()
-            .await
-            .map_err(unreachable)?;
+        let url = url(&args.target);
+        let endpoint = endpoint(&url)?.connect_timeout(CONNECT_TIMEOUT.min(args.timeout));
+        let channel = endpoint.connect().await.map_err(|error| unreachable(&url, &error))?;
         // A page of results may be larger than the default of 4 MiB.
         let ledger = LedgerClient::new(channel).max_decoding_message_size(usize::MAX);
         Ok(Self { ledger, timeout: args.timeout })

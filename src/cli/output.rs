@@ -58,7 +58,7 @@ pub fn error(text: impl Display) {
 pub fn harmless(text: &str) -> String {
     text.chars()
         .flat_map(|c| {
-            let escape = c.is_control() && c != '\n';
+            let escape = (c.is_control() && c != '\n') || crate::ledger::limits::is_deceptive(c);
             let escaped = escape.then(|| c.escape_unicode());
             escaped.into_iter().flatten().chain((!escape).then_some(c))
         })

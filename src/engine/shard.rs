@@ -4,10 +4,12 @@ use super::{
     Error,
     batch::{Group, Job},
     clock::{Clock, TOLERANCE},
-    waiters::Waiters,
+    feed::Feed,
+    gossip::Gossip,
+    waiters::{KeyHash, Waiters},
 };
 use crate::{
-    ledger::{DueKind, EventKind, Key, Operation},
+    ledger::{DueKind, EventKind, Key, Operation, Status},
     policy_file::Policies,
     store::{self, DecidedAt, Store, Swapped, Write},
     telemetry::{Metrics, StoreFailure},
@@ -33,6 +35,8 @@ pub(super) struct Parts {
     pub clock: Arc<Clock>,
     pub waiters: Arc<Waiters>,
     pub due: Arc<watch::Sender<()>>,
+    pub feed: Arc<Feed>,
+    pub gossip: Arc<Gossip>,
     pub metrics: Arc<Metrics>,
     pub batch_max: usize,
     pub cached_rows: usize,
@@ -188,11 +192,17 @@ impl Shard {
     fn settle(&mut self, groups: Vec<Group>, writes: Vec<Write>, swapped: &Swapped, again: &mut Vec<Job>) {
         self.parts.clock.learn(swapped.now);
         let mut is_work_due = false;
+        let mut changed = Vec::new();
         for ((mut group, write), written) in groups.into_iter().zip(writes).zip(&swapped.written) {
             if *written {
                 self.count(&write);
                 is_work_due |= has_work(&write);
-                self.parts.waiters.wake(group.key());
+                let hash = KeyHash::of(group.key());
+                self.parts.waiters.wake(hash);
+                // Elsewhere nobody waits for a new operation, nor for one that has just been taken.
+                if write.expected.is_some() && write.after.state.status != Status::InProgress {
+                    changed.push(hash);
+                }
                 self.remember(write.after);
                 again.extend(group.take_undecided());
                 group.answer();
@@ -200,6 +210,10 @@ impl Shard {
                 self.parts.metrics.swaps_stale.inc();
                 self.retry(group, again);
             }
+        }
+        if swapped.written.contains(&true) {
+            self.parts.feed.stir();
+            self.parts.gossip.note(changed.into_iter(), is_work_due);
         }
         if is_work_due {
             self.parts.due.send_replace(());

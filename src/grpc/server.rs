@@ -14,6 +14,8 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::{net::TcpListener, time::timeout};
 use tonic::transport::Server;
 
+/// A drain is over when no call was under way for so long.
+const IDLE_ENOUGH: Duration = Duration::from_secs(1);
 /// Pings find a half-open connection …
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// … when they are not answered within this.
@@ -89,20 +91,34 @@ pub async fn serve(
     let mut server = pin!(router.serve_with_incoming_shutdown(incoming, drain));
     let cut_off = async {
         drained.wait().await;
-        tokio::time::sleep(settings.drain_timeout).await;
+        idle_or_late(&metrics, settings.drain_timeout).await;
     };
     tokio::select! {
         ended = &mut server => return ended,
         () = cut_off => {}
     }
-    tracing::warn!(
-        calls = metrics.in_flight.get(),
-        connections = metrics.connections.get(),
-        "the drain timeout has passed: closing what is left"
-    );
+    if metrics.in_flight.get() > 0 {
+        tracing::warn!(
+            calls = metrics.in_flight.get(),
+            connections = metrics.connections.get(),
+            "the drain timeout has passed: closing what is left"
+        );
+    }
     close.fire();
     // The connections' tasks are not ours to wait for any longer: with the process they end anyhow.
     timeout(CLOSE_TIMEOUT, server).await.unwrap_or(Ok(()))
+}
+
+/// Returns when no call has been under way for a while, or the time is over. Clients that keep an idle or
+/// half-open connection must not hold up the end; those that listen have read the GOAWAY by then.
+async fn idle_or_late(metrics: &Metrics, limit: Duration) {
+    const LOOK: Duration = Duration::from_millis(50);
+    let end = tokio::time::Instant::now() + limit;
+    let mut idle = Duration::ZERO;
+    while idle < IDLE_ENOUGH && tokio::time::Instant::now() < end {
+        tokio::time::sleep(LOOK).await;
+        idle = if metrics.in_flight.get() == 0 { idle + LOOK } else { Duration::ZERO };
+    }
 }
 
 fn builder(settings: &Settings) -> Server {

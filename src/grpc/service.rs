@@ -1,18 +1,19 @@
 //! One short method per RPC: check, execute, convert.
 
 use super::{
+    calls::Deadline,
     convert, page_token, status,
     validate::{self, Faults},
+    watch::WatchStream,
 };
 use crate::{
     engine::{self, Engine},
-    ledger::{Action, Command, Key, Policy, Reply, Timestamp},
+    ledger::{Action, Command, Key, Operation, Policy, Reply, Timestamp},
     proto::{self, ledger_server::Ledger},
     store::ListQuery,
 };
-use std::{pin::Pin, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
-use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
@@ -43,6 +44,18 @@ impl LedgerService {
 /// Answers with all faults of a request, if there are any.
 fn reject(faults: Faults) -> Result<(), Status> {
     if faults.0.is_empty() { Ok(()) } else { Err(status::invalid(faults)) }
+}
+
+/// How long before the caller's own deadline a waiting call answers with what there is.
+const ANSWER_BEFORE: Duration = Duration::from_millis(50);
+
+/// When a call that may wait so long has to answer: not later than its caller listens.
+fn wait_until<T>(request: &Request<T>, wait: Duration) -> Instant {
+    let wanted = Instant::now() + wait;
+    match request.extensions().get::<Deadline>() {
+        Some(Deadline(deadline)) => wanted.min(*deadline - ANSWER_BEFORE),
+        None => wanted,
+    }
 }
 
 fn retry_after(reply: &Reply) -> Option<prost_types::Duration> {
@@ -78,13 +91,13 @@ impl Ledger for LedgerService {
     }
 
     async fn claim(&self, request: Request<proto::ClaimRequest>) -> Answer<proto::ClaimResponse> {
-        let request = request.into_inner();
         let mut faults = Faults::default();
+        let wait = faults.wait(request.get_ref().wait.as_ref());
+        let deadline = wait_until(&request, wait);
+        let request = request.into_inner();
         let key = faults.key(&request.namespace, &request.operation_key);
         let claim = validate::claim(&mut faults, &request);
-        let wait = faults.wait(request.wait.as_ref());
         reject(faults)?;
-        let deadline = Instant::now() + wait;
         let reply = loop {
             let reply = self.execute(key.clone(), Action::Claim(claim.clone())).await?;
             if !engine::is_worth_waiting(&reply) || Instant::now() >= deadline {
@@ -178,9 +191,10 @@ impl Ledger for LedgerService {
 
     async fn get(&self, request: Request<proto::GetRequest>) -> Answer<proto::GetResponse> {
         use proto::get_request::Id;
-        let request = request.into_inner();
         let mut faults = Faults::default();
-        let wait = faults.wait(request.wait.as_ref());
+        let wait = faults.wait(request.get_ref().wait.as_ref());
+        let deadline = wait_until(&request, wait);
+        let request = request.into_inner();
         let key = match request.id {
             Some(Id::OperationKey(operation_key)) => {
                 let key = faults.key(&request.namespace, &operation_key);
@@ -201,7 +215,6 @@ impl Ledger for LedgerService {
                 return Err(status::invalid(faults));
             }
         };
-        let deadline = Instant::now() + wait;
         let is_finished = |reply: &Reply| reply.operation.state.status.is_terminal();
         let reply = self.engine.observe_until(&key, deadline, is_finished).await;
         let reply = reply.map_err(|error| status::from_engine(error, &key, None))?;
@@ -231,8 +244,9 @@ impl Ledger for LedgerService {
         let found = self.engine.list(&query).await;
         let mut found = found.map_err(|error| status::from_engine(error, &key, None))?;
         let mut next_page_token = String::new();
-        if found.len() > page_size as usize {
-            found.truncate(page_size as usize);
+        let fitting = fitting(&found).min(page_size as usize);
+        if found.len() > fitting {
+            found.truncate(fitting);
             if let Some(last) = found.last() {
                 next_page_token = page_token::encode(last.identity.operation_id.as_bytes(), &filter);
             }
@@ -273,13 +287,13 @@ impl Ledger for LedgerService {
     }
 
     async fn poll(&self, request: Request<proto::PollRequest>) -> Answer<proto::PollResponse> {
-        let request = request.into_inner();
         let mut faults = Faults::default();
-        let wait = faults.wait(request.wait.as_ref());
-        let poll = validate::poll(&mut faults, request, ANONYMOUS);
+        let wait = faults.wait(request.get_ref().wait.as_ref());
+        let deadline = wait_until(&request, wait);
+        let poll = validate::poll(&mut faults, request.into_inner(), ANONYMOUS);
         reject(faults)?;
         let poll = poll.ok_or_else(|| Status::internal("an unchecked request"))?;
-        let taken = self.engine.poll(&poll, Instant::now() + wait).await;
+        let taken = self.engine.poll(&poll, deadline).await;
         let key = Key::new(&poll.query.namespace, "");
         let taken = taken.map_err(|error| status::from_engine(error, &key, None))?;
         let items = taken.into_iter().map(|reply| proto::poll_response::Item {
@@ -290,11 +304,39 @@ impl Ledger for LedgerService {
         Ok(Response::new(proto::PollResponse { items: items.collect() }))
     }
 
-    type WatchStream = Pin<Box<dyn Stream<Item = Result<proto::WatchResponse, Status>> + Send>>;
+    type WatchStream = WatchStream;
 
-    async fn watch(&self, _: Request<proto::WatchRequest>) -> Answer<Self::WatchStream> {
-        Err(Status::unimplemented("Watch is not served by this version"))
+    async fn watch(&self, request: Request<proto::WatchRequest>) -> Answer<Self::WatchStream> {
+        let mut faults = Faults::default();
+        let watch = validate::watch(&mut faults, request.into_inner());
+        reject(faults)?;
+        let key = Key::new(&watch.namespace, watch.operation_key.as_deref().unwrap_or_default());
+        let watching = self.engine.watch(watch).await;
+        let watching = watching.map_err(|error| match error {
+            engine::Error::Overloaded => status::overloaded("too many watch already", HashMap::new()),
+            error => status::from_engine(error, &key, None),
+        })?;
+        Ok(Response::new(WatchStream::new(watching, key)))
     }
+}
+
+/// A page stays well below the 4 MiB that a gRPC client takes by default.
+const PAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// How many of these operations one page may hold; at least one.
+fn fitting(found: &[Operation]) -> usize {
+    let bytes = |operation: &Operation| {
+        let payload = operation.identity.payload_json.as_ref().map_or(0, String::len);
+        let result = operation.state.result_json.as_ref().map_or(0, String::len);
+        // The rest of a record: keys, labels, messages at their longest are a few KiB.
+        payload + result + 1024
+    };
+    let mut total = 0;
+    let fits = found.iter().take_while(|operation| {
+        total += bytes(operation);
+        total <= PAGE_BYTES_MAX
+    });
+    fits.count().max(1)
 }
 
 fn list_query(faults: &mut Faults, request: &proto::ListRequest) -> ListQuery {
@@ -308,7 +350,7 @@ fn list_query(faults: &mut Faults, request: &proto::ListRequest) -> ListQuery {
     for action_type in &request.action_types {
         faults.action_type("action_types", action_type);
     }
-    faults.optional("parent_operation_key", request.parent_operation_key.as_ref(), 200);
+    faults.parent(request.parent_operation_key.as_ref());
     let bound = |faults: &mut Faults,
                  field: &str,
                  value: Option<&prost_types::Timestamp>|

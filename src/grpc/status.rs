@@ -2,7 +2,7 @@
 
 use super::validate::Faults;
 use crate::{
-    engine,
+    engine::{self, feed::End},
     ledger::{Key, Operation, Refusal, Refused},
     proto::ErrorReason,
     store,
@@ -104,6 +104,31 @@ fn unavailable(why: ErrorReason, message: &str) -> Status {
     Status::with_error_details(Code::Unavailable, message, details)
 }
 
+/// The end of a stream that was not finished: to be resumed after this sequence number.
+pub(super) fn watch_ended(end: End, key: &Key) -> Option<Status> {
+    let (resume, status) = match end {
+        End::Finished => return None,
+        End::TooSlow(resume) => {
+            let details =
+                ErrorDetails::with_error_info(reason(ErrorReason::WatchTooSlow), DOMAIN, HashMap::new());
+            let message = "what was sent was not taken for too long: watch again after resumeSequence";
+            (resume, Status::with_error_details(Code::ResourceExhausted, message, details))
+        }
+        End::Stopping(resume) => {
+            let message = "the service is going down: watch again after resumeSequence, on another replica";
+            (resume, unavailable(ErrorReason::ShuttingDown, message))
+        }
+        End::Failed(resume, error) => (resume, from_engine(error, key, None)),
+    };
+    let mut details = status.get_error_details();
+    if let Some(info) = details.error_info() {
+        let (reason, mut metadata) = (info.reason.clone(), info.metadata.clone());
+        metadata.insert("resumeSequence".to_owned(), resume.to_string());
+        details.set_error_info(reason, DOMAIN, metadata);
+    }
+    Some(Status::with_error_details(status.code(), status.message(), details))
+}
+
 pub(super) fn from_store(error: &store::Error) -> Status {
     if matches!(error, store::Error::Data { .. } | store::Error::Corrupt { .. }) {
         let details =
@@ -183,6 +208,20 @@ fn screaming(name: &str) -> String {
     text
 }
 
+/// Blanks and control characters as `%20` and the like, as in a URI fragment: pointers are separated by blanks.
+fn in_one_word(pointer: &str) -> String {
+    let mut word = String::with_capacity(pointer.len());
+    for c in pointer.chars() {
+        if c.is_control() || c.is_whitespace() || c == '%' {
+            let mut bytes = [0; 4];
+            word.extend(c.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")));
+        } else {
+            word.push(c);
+        }
+    }
+    word
+}
+
 fn precondition(why: ErrorReason, name: &str, metadata: HashMap<String, String>, message: &str) -> Status {
     let mut details = ErrorDetails::with_error_info(reason(why), DOMAIN, metadata);
     details.set_precondition_failure(vec![PreconditionViolation::new(reason(why), name, message)]);
@@ -202,6 +241,7 @@ fn mismatch(
     if let (Some(stored), Some(sent)) = (stored, sent_payload) {
         let mut pointers = String::new();
         for pointer in crate::fingerprint::differing_pointers(stored, sent, POINTERS_MAX) {
+            let pointer = in_one_word(&pointer);
             if pointers.len() + pointer.len() >= POINTERS_CHARS_MAX {
                 break;
             }

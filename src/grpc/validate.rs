@@ -1,7 +1,7 @@
 //! Checks every field of a request and names all faults at once.
 
 use crate::{
-    engine::Poll,
+    engine::{Poll, feed::Watch},
     fingerprint,
     ledger::{
         ClaimOptions, DueKind, Evidence, Key, LeaseToken, Observation, Outcome, Policy, Timestamp,
@@ -51,12 +51,19 @@ impl Faults {
         self.note(field, limits::text(text, max));
     }
 
-    pub fn optional(&mut self, field: &str, text: Option<&String>, max: usize) {
+    fn optional(&mut self, field: &str, text: Option<&String>, max: usize) {
         if let Some(text) = text {
             match text.is_empty() {
                 true => self.add(field, "must not be empty where it is set: leave it out"),
                 false => self.text(field, text, max),
             }
+        }
+    }
+
+    /// The parent's key, by the rule of keys.
+    pub fn parent(&mut self, key: Option<&String>) {
+        if let Some(key) = key {
+            self.note("parent_operation_key", limits::operation_key(key));
         }
     }
 
@@ -262,7 +269,7 @@ pub(super) fn register(faults: &mut Faults, request: &proto::RegisterRequest, po
             [0; 32]
         }
     };
-    faults.optional("parent_operation_key", request.parent_operation_key.as_ref(), 200);
+    faults.parent(request.parent_operation_key.as_ref());
     let claim = request.claim.as_ref().map(|claim| faults.claim_options(Some(claim)));
     Register {
         operation_id: Uuid::now_v7(),
@@ -425,4 +432,27 @@ pub(super) fn poll(faults: &mut Faults, request: proto::PollRequest, actor: &str
         worker_id: request.worker_id,
         actor: actor.into(),
     })
+}
+
+pub(super) fn watch(faults: &mut Faults, request: proto::WatchRequest) -> Watch {
+    if request.after_sequence < 0 {
+        faults.add("after_sequence", "must not be negative: 0 means from the beginning");
+    }
+    if request.action_types.len() > POLL_MAX {
+        faults.add("action_types", format!("has more than {POLL_MAX}"));
+    }
+    for action_type in &request.action_types {
+        faults.action_type("action_types", action_type);
+    }
+    let key = request.operation_key.as_ref().map(|text| faults.key(&request.namespace, text));
+    let namespace = match key {
+        Some(key) => key.namespace.to_string(),
+        None => faults.namespace(&request.namespace).to_owned(),
+    };
+    Watch {
+        namespace,
+        operation_key: request.operation_key,
+        after: request.after_sequence,
+        action_types: request.action_types,
+    }
 }

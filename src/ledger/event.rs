@@ -4,6 +4,7 @@ use super::{
     command::Evidence,
     lease::{CheckLease, Lease},
     operation::{Identity, Operation, State, Status},
+    report::Reports,
     timestamp::Timestamp,
 };
 use serde::{Deserialize, Deserializer, Serialize};
@@ -292,7 +293,7 @@ impl State {
             review_since: None,
             conflict_count: 0,
             outcome_conflict_count: 0,
-            last_report: None,
+            reports: Reports::default(),
             updated_at: at,
             completed_at: None,
             retain_until: None,

@@ -76,6 +76,9 @@ pub fn operation_key(key: &str) -> Result<(), Fault> {
     if key.trim() != key {
         return Err("must not begin or end with white space: make it from non-empty parts".into());
     }
+    if key.chars().any(is_deceptive) {
+        return Err("must not contain invisible characters or changes of writing direction".into());
+    }
     Ok(())
 }
 
@@ -103,6 +106,13 @@ pub fn label_name(text: &str) -> Result<(), Fault> {
         return Ok(());
     }
     Err("label names must be 1 to 63 characters of A-Z, a-z, 0-9, '.', '_', '/' and '-'".into())
+}
+
+/// Characters that make two different keys look alike, or one look like another: zero-width spaces and marks,
+/// and the controls of the Unicode bidirectional algorithm.
+#[must_use]
+pub fn is_deceptive(c: char) -> bool {
+    matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// Control characters, and the two line separators that some readers take for line ends.

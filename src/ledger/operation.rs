@@ -2,6 +2,7 @@
 
 use super::{
     lease::{CheckLease, Lease},
+    report::Reports,
     timestamp::Timestamp,
 };
 use std::{collections::BTreeMap, fmt, sync::Arc};
@@ -158,8 +159,8 @@ pub struct State {
     pub conflict_count: i32,
     /// Contradicting outcomes that were reported.
     pub outcome_conflict_count: i32,
-    /// Digest of the last observation that was recorded, so that its repeat is recognised.
-    pub last_report: Option<[u8; 16]>,
+    /// Reports whose repeat is recognised.
+    pub reports: Reports,
     /// When it last changed.
     pub updated_at: Timestamp,
     /// When it became terminal.

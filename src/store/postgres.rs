@@ -5,11 +5,13 @@
 //! way.
 
 mod bind;
+mod feed;
 mod lanes;
+mod listen;
 
 use super::{
-    BoxFuture, Candidate, DecidedAt, Error, Figure, ListQuery, PollQuery, Settings, Snapshot, Store,
-    StoredEvent, Swapped, Write, error, migrate, row, row::Cells,
+    BoxFuture, Candidate, DecidedAt, Error, FeedChanges, FeedPage, Figure, ListQuery, Listener, PollQuery,
+    Settings, Snapshot, Store, StoredEvent, Swapped, Write, error, migrate, row, row::Cells,
 };
 use crate::{
     failpoint,
@@ -48,6 +50,8 @@ const OLDEST_SERVER: i32 = 150_000;
 pub struct PostgresStore {
     writes: Arc<Lanes>,
     reads: Arc<Lanes>,
+    announcements: Arc<Lanes>,
+    listening: PgConnectOptions,
     answer_timeout: Duration,
 }
 
@@ -64,6 +68,14 @@ pub async fn connect(url: &str, settings: &Settings) -> Result<PostgresStore, Er
             settings.connections,
             settings.acquire_timeout,
         ),
+        // One of its own: an announcement must not take the place of a batch.
+        announcements: Lanes::new(
+            "announcement",
+            with_limits(options.clone(), settings),
+            1,
+            settings.acquire_timeout,
+        ),
+        listening: with_limits(options.clone(), settings),
         reads: Lanes::new(
             "read",
             for_reads(options, settings),
@@ -74,6 +86,7 @@ pub async fn connect(url: &str, settings: &Settings) -> Result<PostgresStore, Er
     };
     store.check_server().await?;
     store.check().await?;
+    store.keep_sequence_growing().await?;
     Ok(store)
 }
 
@@ -189,32 +202,58 @@ impl Request {
         Self { sql, arguments, writes: false }
     }
 
+    /// A read whose connection turns out to be broken is asked once more on a new one: after a restart of the
+    /// server every idle connection is dead, and nobody need hear of it.
     async fn run(self, lanes: Arc<Lanes>, answer_timeout: Duration) -> Result<Vec<PgRow>, Error> {
-        let mut lane = lanes.acquire().await?;
+        if self.writes {
+            return self.attempt(&lanes, answer_timeout).await.map_err(|failure| failure.error);
+        }
+        let again = Request { sql: self.sql, arguments: self.arguments.clone(), writes: false };
+        match self.attempt(&lanes, answer_timeout).await {
+            Err(failure) if failure.connection_broke => {
+                again.attempt(&lanes, answer_timeout).await.map_err(|failure| failure.error)
+            }
+            answer => answer.map_err(|failure| failure.error),
+        }
+    }
+
+    async fn attempt(self, lanes: &Arc<Lanes>, answer_timeout: Duration) -> Result<Vec<PgRow>, Failure> {
+        let kept = |error| Failure { error, connection_broke: false };
+        let mut lane = lanes.acquire().await.map_err(kept)?;
         if self.writes {
             failpoint::before_commit();
         }
         let query: Query<'static, Postgres, PgArguments> = sqlx::query_with(self.sql, self.arguments);
         // All rows, to the very end: the server sends them before it commits.
         let answer = tokio::time::timeout(answer_timeout, query.fetch_all(lane.connection())).await;
-        let failure = match answer {
+        let (error, connection_broke) = match answer {
             Ok(Ok(rows)) => {
                 lane.release();
                 return Ok(rows);
             }
             Ok(Err(error)) => {
+                let told = if self.writes { Error::of_write(&error) } else { Error::of_read(&error) };
                 if !error::breaks_connection(&error) {
                     lane.release();
-                    return Err(if self.writes { Error::of_write(&error) } else { Error::of_read(&error) });
+                    return Err(kept(told));
                 }
-                if self.writes { Error::of_write(&error) } else { Error::of_read(&error) }
+                (told, true)
             }
-            Err(_) if self.writes => Error::indeterminate(format!("no answer within {answer_timeout:?}")),
-            Err(_) => Error::unavailable(format!("no answer within {answer_timeout:?}")),
+            Err(_) if self.writes => {
+                (Error::indeterminate(format!("no answer within {answer_timeout:?}")), false)
+            }
+            Err(_) => (Error::unavailable(format!("no answer within {answer_timeout:?}")), false),
         };
         lanes.forget_idle();
-        Err(failure)
+        Err(Failure { error, connection_broke })
     }
+}
+
+/// Why a statement gave no answer.
+struct Failure {
+    error: Error,
+    /// The connection was found dead or died: another one may well work.
+    connection_broke: bool,
 }
 
 /// Encodes arguments; what cannot be encoded is a fault of the value.
@@ -407,6 +446,31 @@ impl Store for PostgresStore {
             let rows = self.run(&self.reads, Request::read(FIGURES, PgArguments::default())).await?;
             rows.iter().map(|row| row::figure(&mut PgCells { row, next: 0 })).collect()
         })
+    }
+
+    fn feed<'a>(
+        &'a self,
+        namespace: &'a str,
+        after_sequence: i64,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<FeedPage, Error>> {
+        Box::pin(self.feed_page(namespace, after_sequence, limit))
+    }
+
+    fn feed_changes(&self, after_sequence: i64, limit: u32) -> BoxFuture<'_, Result<FeedChanges, Error>> {
+        Box::pin(self.feed_keys(after_sequence, limit))
+    }
+
+    fn feed_end(&self) -> BoxFuture<'_, Result<i64, Error>> {
+        Box::pin(self.feed_last())
+    }
+
+    fn announce<'a>(&'a self, text: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(self.notify(text))
+    }
+
+    fn listen(&self) -> BoxFuture<'_, Result<Option<Box<dyn Listener>>, Error>> {
+        Box::pin(listen::listen(&self.listening))
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), Error>> {

@@ -1,9 +1,9 @@
 //! Stored rows ↔ records: the one place that knows the order of the columns.
 
-use super::{Error, Figure, StoredEvent};
+use super::{Error, FeedChanges, FeedEvent, FeedPage, Figure, StoredEvent};
 use crate::ledger::{
-    CheckLease, DueKind, Event, EventKind, Identity, Key, Lease, Operation, State, Status, Timestamp,
-    event::Detail,
+    CheckLease, DueKind, Event, EventKind, Identity, Key, Lease, Operation, Reports, State, Status,
+    Timestamp, event::Detail,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use uuid::Uuid;
@@ -135,12 +135,9 @@ fn state<C: Cells>(row: &mut Reader<'_, C>) -> Result<State, Error> {
         review_since: row.maybe(C::moment)?,
         conflict_count: row.need(C::count)?,
         outcome_conflict_count: row.need(C::count)?,
-        last_report: {
+        reports: {
             let bytes = row.maybe(C::bytes)?;
-            match bytes {
-                Some(bytes) => Some(row.sound(bytes.try_into().ok())?),
-                None => None,
-            }
+            row.sound(Reports::from_bytes(bytes.as_deref().unwrap_or_default()))?
         },
         updated_at: row.need(C::moment)?,
         completed_at: row.maybe(C::moment)?,
@@ -216,6 +213,53 @@ pub(crate) fn figure<C: Cells>(cells: &mut C) -> Result<Figure, Error> {
     })
 }
 
+/// Reads a row of the feed's page: upto, scanned, operation_key, action_type, and an event as [`event`].
+/// `page` gets how far was read; `limit` is what was asked for.
+pub(crate) fn feed_event<C: Cells>(
+    cells: &mut C,
+    namespace: &str,
+    limit: u32,
+    page: &mut FeedPage,
+) -> Result<(), Error> {
+    (page.upto, page.more) = reach(cells, limit, page.upto)?;
+    let (operation_key, action_type) = (cells.text(), cells.text());
+    let read = || Ok((operation_key?, action_type?));
+    let found: (Option<String>, Option<String>) =
+        read().map_err(|error: sqlx::Error| Error::of_read(&error))?;
+    if let (Some(operation_key), Some(action_type)) = found
+        && let Some(stored) = event(cells, &Key::new(namespace, &operation_key))?
+    {
+        page.found.push(FeedEvent { action_type: action_type.into(), stored });
+    }
+    Ok(())
+}
+
+/// Reads a row of the feed's changes: upto, scanned, namespace, operation_key.
+pub(crate) fn feed_change<C: Cells>(
+    cells: &mut C,
+    limit: u32,
+    changes: &mut FeedChanges,
+) -> Result<(), Error> {
+    (changes.upto, changes.more) = reach(cells, limit, changes.upto)?;
+    let (namespace, operation_key) = (cells.text(), cells.text());
+    let read = || Ok((namespace?, operation_key?));
+    let found: (Option<String>, Option<String>) =
+        read().map_err(|error: sqlx::Error| Error::of_read(&error))?;
+    if let (Some(namespace), Some(operation_key)) = found {
+        changes.keys.push(Key::new(&namespace, &operation_key));
+    }
+    Ok(())
+}
+
+/// How far a page of the feed was read, and whether there may be more.
+fn reach<C: Cells>(cells: &mut C, limit: u32, before: i64) -> Result<(i64, bool), Error> {
+    let (upto, scanned) = (cells.integer(), cells.integer());
+    let read = || Ok((upto?, scanned?));
+    let (upto, scanned): (Option<i64>, Option<i64>) =
+        read().map_err(|error: sqlx::Error| Error::of_read(&error))?;
+    Ok((upto.unwrap_or(before).max(before), scanned.unwrap_or(0) >= i64::from(limit)))
+}
+
 /// The stored form of [`Identity::labels`].
 pub(crate) fn labels_to_json(labels: &BTreeMap<String, String>) -> Option<String> {
     if labels.is_empty() {
@@ -237,6 +281,12 @@ pub(crate) fn detail_to_json(detail: &Detail) -> Option<String> {
 /// The stored form of [`State::check_lease`].
 pub(crate) fn check_lease_to_json(lease: &CheckLease) -> String {
     serde_json::to_string(lease).expect("texts, numbers and times are always JSON")
+}
+
+/// The stored form of [`State::reports`].
+pub(crate) fn reports_to_bytes(reports: &Reports) -> Option<Vec<u8>> {
+    let bytes = reports.to_bytes();
+    (!bytes.is_empty()).then_some(bytes)
 }
 
 /// The stored form of [`State::claim_ids`].

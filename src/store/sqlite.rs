@@ -6,16 +6,19 @@
 //! this machine: network file systems have neither the locks nor the shared memory that it needs.
 
 mod batch;
+mod feed;
+mod file;
 
 use super::{
-    BoxFuture, Candidate, DecidedAt, Error, Figure, ListQuery, Operation, PollQuery, Settings, Snapshot,
-    Store, StoredEvent, Swapped, Write, error, migrate, row, row::Cells,
+    BoxFuture, Candidate, DecidedAt, Error, FeedChanges, FeedPage, Figure, ListQuery, Listener, Operation,
+    PollQuery, Settings, Snapshot, Store, StoredEvent, Swapped, Write, error, migrate, row, row::Cells,
 };
 use crate::{
     failpoint,
     ledger::{DueKind, Key, Timestamp},
 };
 use batch::{Batch, Rows};
+use file::File;
 use sqlx::{
     Column, ConnectOptions, Connection, Row, Sqlite, SqliteConnection, SqlitePool,
     query::Query,
@@ -37,16 +40,28 @@ use tokio::{
 };
 use uuid::Uuid;
 
-const BEGIN: &str = "begin immediate";
-const INSERT: &str = include_str!("sqlite/insert.sql");
-const UPDATE: &str = include_str!("sqlite/update.sql");
-const JOURNAL: &str = include_str!("sqlite/journal.sql");
+// Several statements in one text: each trip to the connection's thread costs more than most of them.
+/// Writes the records; ?1 = inserts, ?2 = updates. Gives the ids of those that were written.
+const WRITE: &str = concat!(
+    "begin immediate;\n",
+    include_str!("sqlite/insert.sql"),
+    ";\n",
+    include_str!("sqlite/update.sql")
+);
+/// Writes what follows from them; ?1 = events, ?2 = due work to set, ?3 = to delete.
+const COMMIT: &str = concat!(
+    include_str!("sqlite/journal.sql"),
+    ";\n",
+    include_str!("sqlite/due_set.sql"),
+    ";\n",
+    include_str!("sqlite/due_delete.sql"),
+    ";\ncommit"
+);
+/// Deletes records; ?1 = which. Gives the ids of those that were deleted.
 const FORGET_KEY: &str = include_str!("sqlite/forget_key.sql");
-const FORGET_PAYLOAD: &str = include_str!("sqlite/forget_payload.sql");
-const FORGET_EVENTS: &str = include_str!("sqlite/forget_events.sql");
-const DUE_SET: &str = include_str!("sqlite/due_set.sql");
-const DUE_DELETE: &str = include_str!("sqlite/due_delete.sql");
-const COMMIT: &str = "commit";
+/// Deletes what retention no longer keeps; ?1 = payloads, ?2 = events. Goes before what is new is written.
+const FORGET: &str =
+    concat!(include_str!("sqlite/forget_payload.sql"), ";\n", include_str!("sqlite/forget_events.sql"));
 const ROLLBACK: &str = "rollback";
 const LOAD: &str = include_str!("sqlite/load.sql");
 const LIST: &str = include_str!("sqlite/list.sql");
@@ -69,6 +84,7 @@ const WRITER_CACHE: &str = "-16384";
 
 /// A ledger in a SQLite file.
 pub struct SqliteStore {
+    file: Arc<File>,
     writer: Arc<Writer>,
     loads: SqlitePool,
     reads: SqlitePool,
@@ -84,10 +100,12 @@ pub async fn connect(url: &str, settings: &Settings) -> Result<SqliteStore, Erro
     if !options.get_filename().exists() {
         return Err(migrate::missing());
     }
+    let file = Arc::new(File::at(options.get_filename())?);
     let writer = Writer {
         options: options.clone().pragma("cache_size", WRITER_CACHE),
         slot: Mutex::new(None),
         patience: settings.acquire_timeout,
+        file: Arc::clone(&file),
     };
     // The writer first: it may have to recover the log, and says what is wrong with the file.
     let connection = writer.open().await?;
@@ -101,6 +119,7 @@ pub async fn connect(url: &str, settings: &Settings) -> Result<SqliteStore, Erro
             .connect_lazy_with(options.clone().pragma("query_only", "on"))
     };
     let store = SqliteStore {
+        file,
         writer: Arc::new(writer),
         loads: readers(settings.connections),
         reads: readers(settings.read_connections),
@@ -111,7 +130,8 @@ pub async fn connect(url: &str, settings: &Settings) -> Result<SqliteStore, Erro
 
 /// Opens the file for migrations and creates it where there is none.
 pub(super) async fn create(url: &str, deadline: Instant) -> Result<SqliteConnection, Error> {
-    let options = options(url)?.create_if_missing(true);
+    let options = options(url)?;
+    file::create(options.get_filename())?;
     loop {
         match open(&options).await {
             // Another process is creating the same file just now.
@@ -140,6 +160,9 @@ fn options(url: &str) -> Result<SqliteConnectOptions, Error> {
     }
     if file.is_dir() {
         return Err(Error::schema(format!("{} is a folder: name a file in it", file.display())));
+    }
+    if file.exists() && !file.is_file() {
+        return Err(Error::schema(format!("{} is no regular file", file.display())));
     }
     if let Some(folder) = file.parent().filter(|folder| *folder != Path::new("") && !folder.is_dir()) {
         return Err(Error::schema(format!(
@@ -195,6 +218,7 @@ struct Writer {
     /// Empty after a failure: the next batch opens a new one.
     slot: Mutex<Option<SqliteConnection>>,
     patience: Duration,
+    file: Arc<File>,
 }
 
 impl Writer {
@@ -203,6 +227,7 @@ impl Writer {
     }
 
     async fn swap(&self, decided: DecidedAt, batch: Batch) -> Result<Swapped, Error> {
+        self.file.check()?;
         let mut slot = timeout(self.patience, self.slot.lock())
             .await
             .map_err(|_| Error::unavailable("the writer is busy"))?;
@@ -222,59 +247,57 @@ impl Writer {
     }
 }
 
-/// Runs one batch. Up to COMMIT every failure is determinate, because the connection is closed then.
+/// Runs one batch. Until COMMIT every failure is determinate, because the connection is closed then.
 async fn write(
     connection: &mut SqliteConnection,
     decided: DecidedAt,
     batch: Batch,
 ) -> Result<Swapped, Error> {
-    run(connection, BEGIN).await.map_err(|error| Error::of_read(&error))?;
+    let rows = query(WRITE)
+        .bind(batch.inserts.finish())
+        .bind(batch.updates.finish())
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(|error| Error::of_read(&error))?;
+    let mut ids = written_ids(&rows)?;
+    if !batch.deletes.is_empty() {
+        let rows = query(FORGET_KEY).bind(batch.deletes.finish()).fetch_all(&mut *connection).await;
+        ids.extend(written_ids(&rows.map_err(|error| Error::of_read(&error))?)?);
+    }
+    // Looked at once the lock is held, and nothing is durable yet.
     let now = now();
-    let mut ids = HashSet::new();
-    if agrees(decided, now) {
-        for (sql, rows) in [(INSERT, batch.inserts), (UPDATE, batch.updates), (FORGET_KEY, batch.deletes)] {
-            if !rows.is_empty() {
-                ids.extend(written(connection, sql, rows).await?);
-            }
-        }
+    if !agrees(decided, now) {
+        ids.clear();
     }
     let written: Vec<bool> = batch.consequences.iter().map(|write| ids.contains(&write.id)).collect();
     if ids.is_empty() {
-        run(connection, ROLLBACK).await.map_err(|error| Error::of_read(&error))?;
+        query(ROLLBACK).execute(connection).await.map_err(|error| Error::of_read(&error))?;
         return Ok(Swapped { now, written });
     }
-    for (sql, rows) in
-        batch::consequences(batch.consequences.iter().filter(|write| ids.contains(&write.id))).in_order()
-    {
-        query(sql).bind(rows).execute(&mut *connection).await.map_err(|error| Error::of_read(&error))?;
+    let following = batch::consequences(batch.consequences.iter().filter(|write| ids.contains(&write.id)));
+    if !following.forgotten.is_empty() {
+        let (payloads, events) = (following.forgotten_payloads.finish(), following.forgotten.finish());
+        let forget = query(FORGET).bind(payloads).bind(events).execute(&mut *connection).await;
+        forget.map_err(|error| Error::of_read(&error))?;
     }
     failpoint::before_commit();
-    run(connection, COMMIT).await.map_err(|error| Error::of_write(&error))?;
+    query(COMMIT)
+        .bind(following.journal.finish())
+        .bind(following.due_set.finish())
+        .bind(following.due_delete.finish())
+        .execute(connection)
+        .await
+        .map_err(|error| Error::of_write(&error))?;
     failpoint::after_commit();
     Ok(Swapped { now, written })
 }
 
-async fn run(connection: &mut SqliteConnection, sql: &'static str) -> Result<(), sqlx::Error> {
-    query(sql).execute(connection).await.map(|_| ())
-}
-
-/// The ids of the rows that a statement wrote.
-async fn written(
-    connection: &mut SqliteConnection,
-    sql: &'static str,
-    rows: Rows,
-) -> Result<Vec<Uuid>, Error> {
-    let rows =
-        query(sql).bind(rows.finish()).fetch_all(connection).await.map_err(|error| Error::of_read(&error))?;
+/// The ids of the records that a statement wrote.
+fn written_ids(rows: &[SqliteRow]) -> Result<HashSet<Uuid>, Error> {
     rows.iter()
-        .map(|row| {
-            SqliteCells { row, next: 0 }
-                .id()
-                .ok()
-                .flatten()
-                .ok_or_else(|| Error::unavailable("unexpected answer"))
-        })
-        .collect()
+        .map(|row| SqliteCells { row, next: 0 }.id().ok().flatten())
+        .collect::<Option<_>>()
+        .ok_or_else(|| Error::unavailable("unexpected answer"))
 }
 
 fn query(sql: &'static str) -> Query<'static, Sqlite, SqliteArguments> {
@@ -334,6 +357,7 @@ impl SqliteStore {
 impl Store for SqliteStore {
     fn load<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Snapshot, Error>> {
         Box::pin(async move {
+            self.file.check()?;
             let mut asked = Rows::default();
             for key in keys {
                 asked.row().text(&key.namespace).text(&key.operation_key);
@@ -454,6 +478,31 @@ impl Store for SqliteStore {
         })
     }
 
+    fn feed<'a>(
+        &'a self,
+        namespace: &'a str,
+        after_sequence: i64,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<FeedPage, Error>> {
+        Box::pin(self.feed_page(namespace, after_sequence, limit))
+    }
+
+    fn feed_changes(&self, after_sequence: i64, limit: u32) -> BoxFuture<'_, Result<FeedChanges, Error>> {
+        Box::pin(self.feed_keys(after_sequence, limit))
+    }
+
+    fn feed_end(&self) -> BoxFuture<'_, Result<i64, Error>> {
+        Box::pin(self.feed_last())
+    }
+
+    fn announce<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn listen(&self) -> BoxFuture<'_, Result<Option<Box<dyn Listener>>, Error>> {
+        Box::pin(async { Ok(None) })
+    }
+
     fn figures(&self) -> BoxFuture<'_, Result<Vec<Figure>, Error>> {
         Box::pin(async move {
             let rows = fetch(&self.reads, query(FIGURES).bind(now().0)).await?;
@@ -463,6 +512,7 @@ impl Store for SqliteStore {
 
     fn check(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
+            self.file.check()?;
             let rows = match query(migrate::SQLITE_APPLIED).fetch_all(&self.reads).await {
                 Err(error) if error::is_missing_table(&error) => return Err(migrate::missing()),
                 rows => rows.map_err(|error| Error::of_read(&error))?,

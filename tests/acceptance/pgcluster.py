@@ -96,11 +96,10 @@ class Cluster:
         (self.root / "port").write_text(str(self.port))
         return self
 
-    def start(self) -> "Cluster":
-        options = (
-            f"-p {self.port} -k {self.root} -c listen_addresses=127.0.0.1 "
-            "-c max_connections=200 -c shared_buffers=64MB"
-        )
+    def start(self, **settings: str) -> "Cluster":
+        settings = {"max_connections": "200", "shared_buffers": "64MB", **settings}
+        options = f"-p {self.port} -k {self.root} -c listen_addresses=127.0.0.1"
+        options += "".join(f" -c {name}={value}" for name, value in settings.items())
         self._run(
             "pg_ctl", "-D", str(self.data), "-l", str(self.log), "-o", options,
             "-w", "-t", str(int(START_LIMIT)), "start",

@@ -300,12 +300,3 @@ def test_too_many_calls_in_flight(store, start):
     accepted = [call for call in calls if call.code() == grpc.StatusCode.OK]
     assert accepted, "and what fits is done"
     assert client.register("after").created
-
-
-@pytest.mark.parametrize("method", ["Poll", "Watch"])
-def test_what_does_not_exist_yet_says_so(ledger, method):
-    with pytest.raises(grpc.RpcError) as error:
-        answer = ledger.call(method)
-        if method == "Watch":
-            next(answer)
-    assert error.value.code() == grpc.StatusCode.UNIMPLEMENTED

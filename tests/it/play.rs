@@ -6,8 +6,8 @@ use opledger::{
     ledger::{DueKind, Key, Operation, Timestamp},
     policy_file::{self, Policies},
     store::{
-        BoxFuture, Candidate, DecidedAt, Error, Figure, ListQuery, PollQuery, Snapshot, Store, StoredEvent,
-        Swapped, Write,
+        BoxFuture, Candidate, DecidedAt, Error, FeedChanges, FeedPage, Figure, ListQuery, Listener,
+        PollQuery, Snapshot, Store, StoredEvent, Swapped, Write,
     },
     telemetry::Metrics,
 };
@@ -24,15 +24,32 @@ use uuid::Uuid;
 pub struct ShiftedClock {
     inner: Arc<dyn Store>,
     ahead_micros: AtomicU64,
+    loads: AtomicU64,
+    feeds: AtomicU64,
 }
 
 impl ShiftedClock {
     pub fn on(inner: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { inner, ahead_micros: AtomicU64::new(0) })
+        Arc::new(Self {
+            inner,
+            ahead_micros: AtomicU64::new(0),
+            loads: AtomicU64::new(0),
+            feeds: AtomicU64::new(0),
+        })
     }
 
     pub fn advance(&self, by: Duration) {
         self.ahead_micros.fetch_add(u64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+
+    /// How often records were loaded.
+    pub fn loads(&self) -> u64 {
+        self.loads.load(Ordering::SeqCst)
+    }
+
+    /// How often a page of the feed was read.
+    pub fn feeds(&self) -> u64 {
+        self.feeds.load(Ordering::SeqCst)
     }
 
     fn ahead(&self) -> Duration {
@@ -46,6 +63,7 @@ impl ShiftedClock {
 
 impl Store for ShiftedClock {
     fn load<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Snapshot, Error>> {
+        self.loads.fetch_add(1, Ordering::SeqCst);
         Box::pin(async {
             let snapshot = self.inner.load(keys).await?;
             Ok(Snapshot { now: self.shifted(snapshot.now), ..snapshot })
@@ -99,6 +117,32 @@ impl Store for ShiftedClock {
 
     fn figures(&self) -> BoxFuture<'_, Result<Vec<Figure>, Error>> {
         self.inner.figures()
+    }
+
+    fn feed<'a>(
+        &'a self,
+        namespace: &'a str,
+        after_sequence: i64,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<FeedPage, Error>> {
+        self.feeds.fetch_add(1, Ordering::SeqCst);
+        self.inner.feed(namespace, after_sequence, limit)
+    }
+
+    fn feed_changes(&self, after_sequence: i64, limit: u32) -> BoxFuture<'_, Result<FeedChanges, Error>> {
+        self.inner.feed_changes(after_sequence, limit)
+    }
+
+    fn feed_end(&self) -> BoxFuture<'_, Result<i64, Error>> {
+        self.inner.feed_end()
+    }
+
+    fn announce<'a>(&'a self, text: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        self.inner.announce(text)
+    }
+
+    fn listen(&self) -> BoxFuture<'_, Result<Option<Box<dyn Listener>>, Error>> {
+        self.inner.listen()
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), Error>> {

@@ -168,7 +168,7 @@ fn check_journal(record: &Operation, events: &[Event]) -> Result<(), String> {
     // Events carry no result, and no traces that only serve repeats.
     replayed.result_json.clone_from(&record.state.result_json);
     replayed.claim_ids.clone_from(&record.state.claim_ids);
-    replayed.last_report = record.state.last_report;
+    replayed.reports.clone_from(&record.state.reports);
     replayed.poll_id = record.state.poll_id;
     replayed.retain_until = record.state.retain_until;
     ensure(replayed == record.state, "rule 8: replaying the events gives the record")

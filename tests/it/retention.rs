@@ -4,8 +4,8 @@
 
 use crate::{
     harness::{Database, on_each_store},
+    records::{insert, load, now, pending, step, swap},
     script::POLICIES,
-    store_conformance::{insert, load, now, pending, step, swap},
 };
 use opledger::{
     engine::{self, Engine},

@@ -217,6 +217,16 @@ register claim:A lost:1 saw-ok:e1?3 | saw-ok:e1?3      | replayed applied USE_RE
 register claim:A lost:1 saw-nothing?3 | saw-nothing?3  | replayed RECONCILE   | unknown v4             |
 register claim:A lost:1 wait:61 saw-absent?3 | saw-absent?3 | replayed applied CLAIM | pending v4      |
 register claim:A ok:1:e1           | saw-ok:e2?1       | OUTCOME_CONFLICT     | succeeded v4 review(outcome_conflict) | outcome_conflict
+# A late repeat of an absence releases nothing that it knows nothing of.
+register claim:A saw-absent@1 claim:B lost:2 wait:61 | saw-absent@1 | replayed RECONCILE | unknown v5        |
+register/ask claim:A lost:1 op-absent claim:B lost:2 | op-absent | replayed REVIEW | unknown v6 review(policy) |
+register/ask claim:A lost:1 op-absent claim:B lost:2 | op-absent?6 | applied CLAIM | pending v7         | released
+register/same-key claim:A lost:1 claim:B lost:2 wait:61 | saw-absent@1 | LEASE_LOST | unknown v5         |
+# A late name for the effect is kept, and two names call a person.
+register claim:A lost:1:e1         | lost:1:e1         | replayed RECONCILE   | unknown v3             |
+register claim:A lost:1:e1         | lost:1:e2         | replayed REVIEW      | unknown v4 review(outcome_conflict) | outcome_conflict
+register claim:A ok:1:e1           | lost:1:e2         | ALREADY_TERMINAL     | succeeded v4 review(outcome_conflict) | outcome_conflict
+register/same-key claim:A lost:1:e1 claim:B | lost:2:e2 | REVIEW              | unknown v6 review(outcome_conflict) | marked_unknown outcome_conflict
 # The provider's name for the effect survives, and a success without one keeps it.
 register claim:A lost:1:e1 saw-ok  | ok:1:e1           | replayed applied USE_RESULT | succeeded v4    |
 # One checker at a time; a repeated poll gets its lease again; a dead checker's is taken over.

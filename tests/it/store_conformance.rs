@@ -1,192 +1,20 @@
 //! Goal: both back ends keep the promises of `store::Store`, and keep them alike.
-//! Method: one suite, run on a new ledger of each kind. The records are made by hand: what a store
-//! keeps need not be anything that the state machine would write.
+//! Method: one suite, run on a new ledger of each kind.
 
-use crate::harness::{Database, on_each_store};
+use crate::{
+    harness::on_each_store,
+    records::{
+        CloneForTest, SECOND, assert_same, claim, event, full, insert, load, now, pending, step, swap,
+    },
+};
 use opledger::{
     ledger::{
-        CheckLease, Due, DueKind, Event, EventKind, Identity, Key, Lease, Operation, State, Status,
-        Timestamp, event::Detail, operation::Revision,
+        Due, DueKind, EventKind, Key, Operation, State, Status, Timestamp, event::Detail, operation::Revision,
     },
-    store::{DecidedAt, Error, Forgets, ListQuery, PollQuery, Settings, Store, Write},
+    store::{DecidedAt, Error, Forgets, ListQuery, PollQuery, Write},
 };
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use uuid::Uuid;
-
-const SECOND: Duration = Duration::from_secs(1);
-
-/// A pending operation with nothing but what it must have.
-pub fn pending(namespace: &str, operation_key: &str, at: Timestamp) -> Operation {
-    Operation {
-        identity: Arc::new(Identity {
-            key: Key::new(namespace, operation_key),
-            operation_id: Uuid::now_v7(),
-            action_type: "create_payment".into(),
-            request_hash: [7; 32],
-            hash_scheme: "jcs-sha256/1".into(),
-            labels: BTreeMap::new(),
-            parent_operation_key: None,
-            payload_json: None,
-            lease_secret: *Uuid::new_v4().as_bytes(),
-            created_at: at,
-        }),
-        state: State { version: 1, ..State::unborn(at) },
-    }
-}
-
-/// An operation with every field set, each to another value.
-fn full(namespace: &str, operation_key: &str, status: Status) -> Operation {
-    let at = |micros: i64| Timestamp(1_700_000_000_000_000 + micros);
-    let mut operation = pending(namespace, operation_key, at(1));
-    let identity = Arc::get_mut(&mut operation.identity).unwrap();
-    identity.action_type = "a".repeat(80).into();
-    identity.request_hash = std::array::from_fn(|i| u8::try_from(i * 7).unwrap());
-    identity.labels = BTreeMap::from([
-        ("team".to_owned(), "zahlung \"ü\" 💶".to_owned()),
-        ("a/b".to_owned(), String::new()),
-    ]);
-    identity.parent_operation_key = Some("ü".repeat(200));
-    identity.payload_json =
-        Some("{\"b\": 1.0, \"a\": \"\\u0000\\ud83d\\ude00 \\\" 😀\",\n\t\"b\":2}".to_owned());
-    operation.state = State {
-        status,
-        version: i64::MAX - 1,
-        attempt_count: i32::MAX,
-        attempt_floor: 3,
-        claim_ids: (0..32).map(|i| Uuid::from_u128(u128::MAX - i)).collect(),
-        lease: (status == Status::InProgress).then(|| Lease {
-            holder: "worker 'ü'; drop table --".to_owned(),
-            claimed_at: at(2),
-            until: at(3),
-            duration_ms: i64::MAX,
-            two_step: true,
-        }),
-        dispatched: true,
-        external_id: Some("é".repeat(200)),
-        result_json: Some(" {\"z\":1e2,\"a\":[1.10,\"\\u0000\"]} ".to_owned()),
-        error_code: Some("x".repeat(100)),
-        error_message: Some("line\n\ttab \u{301}".repeat(90)),
-        first_attempt_at: Some(at(4)),
-        attempt_ended_at: Some(at(5)),
-        unknown_since: Some(at(6)),
-        escalate_at: Some(at(7)),
-        next_check_at: Some(Timestamp(0)),
-        check_count: i32::MIN,
-        deliver_at: Some(at(10)),
-        check_lease: Some(CheckLease {
-            holder: "checker \"ü\"".to_owned(),
-            until: at(11),
-            duration_ms: i64::MIN,
-        }),
-        check_lease_count: i32::MAX,
-        poll_id: Some(Uuid::from_u128(7)),
-        review_reason: Some("outcome_conflict".to_owned()),
-        review_since: Some(Timestamp(-1)),
-        conflict_count: 4,
-        outcome_conflict_count: 5,
-        last_report: Some(std::array::from_fn(|i| u8::try_from(255 - i).unwrap())),
-        updated_at: at(8),
-        completed_at: Some(at(9)),
-        retain_until: Some(at(12)),
-        result_forgotten_at: Some(at(13)),
-    };
-    operation
-}
-
-fn event(operation: &Operation, kind: EventKind, detail: Detail) -> Event {
-    Event {
-        version: operation.state.version,
-        kind,
-        status: operation.state.status,
-        attempt: operation.state.attempt_count,
-        actor: "agent ü".into(),
-        at: operation.state.updated_at,
-        detail,
-    }
-}
-
-pub fn insert(operation: &Operation) -> Write {
-    Write {
-        expected: None,
-        due_before: Due::default(),
-        after: operation.clone(),
-        events: vec![event(operation, EventKind::Registered, Detail::default())],
-        forgets: Forgets::Nothing,
-    }
-}
-
-/// The step from `before` to a copy of it that `change` has changed, with one event.
-pub fn step(before: &Operation, kind: EventKind, change: impl FnOnce(&mut State)) -> Write {
-    let mut after = before.clone();
-    after.state.version += 1;
-    change(&mut after.state);
-    let detail = Detail::default().with_changes(&before.state, &after.state);
-    Write {
-        expected: Some(before.revision()),
-        due_before: Due::of(before),
-        events: vec![event(&after, kind, detail)],
-        after,
-        forgets: Forgets::Nothing,
-    }
-}
-
-fn claim(before: &Operation, now: Timestamp) -> Write {
-    step(before, EventKind::Claimed, |state| {
-        state.status = Status::InProgress;
-        state.attempt_count += 1;
-        state.claim_ids.push(Uuid::new_v4());
-        state.lease = Some(Lease {
-            holder: String::new(),
-            claimed_at: now,
-            until: now.plus(30 * SECOND),
-            duration_ms: 30_000,
-            two_step: false,
-        });
-        state.dispatched = true;
-        state.first_attempt_at.get_or_insert(now);
-        state.updated_at = now;
-    })
-}
-
-#[allow(dead_code)]
-fn complete(before: &Operation, now: Timestamp) -> Write {
-    step(before, EventKind::Succeeded, |state| {
-        state.status = Status::Succeeded;
-        state.lease = None;
-        state.external_id = Some("pay_1".to_owned());
-        state.result_json = Some("{\"ok\":true}".to_owned());
-        state.updated_at = now;
-        state.completed_at = Some(now);
-    })
-}
-
-pub async fn now(store: &dyn Store) -> DecidedAt {
-    let now = store.load(&[]).await.unwrap().now;
-    DecidedAt { now, tolerance: SECOND }
-}
-
-/// Swaps a batch, sorted as the store wants it, and says what was written in the order given.
-pub async fn swap(store: &dyn Store, mut writes: Vec<Write>) -> Vec<bool> {
-    let order: Vec<Key> = writes.iter().map(|write| write.after.key().clone()).collect();
-    writes.sort_by(|a, b| a.after.key().cmp(b.after.key()));
-    let written = store.swap(now(store).await, &writes).await.unwrap().written;
-    let by_key: HashMap<_, _> = writes.iter().map(|write| write.after.key().clone()).zip(written).collect();
-    order.iter().map(|key| by_key[key]).collect()
-}
-
-pub async fn load(store: &dyn Store, key: &Key) -> Option<Operation> {
-    store.load(std::slice::from_ref(key)).await.unwrap().rows.pop().unwrap()
-}
-
-/// Compares in full without printing secrets.
-#[track_caller]
-fn assert_same(stored: Option<&Operation>, expected: &Operation) {
-    assert!(stored == Some(expected), "stored {stored:?}, expected {expected:?}");
-}
 
 #[test]
 fn every_field_survives() {
@@ -225,23 +53,6 @@ fn every_field_survives() {
         assert_eq!(swap(&*store, vec![write.clone_for_test()]).await, [true]);
         assert_same(load(&*store, expected.key()).await.as_ref(), &write.after);
     });
-}
-
-/// `Write` is not `Clone` in the crate: nothing but a test needs it.
-trait CloneForTest {
-    fn clone_for_test(&self) -> Self;
-}
-
-impl CloneForTest for Write {
-    fn clone_for_test(&self) -> Self {
-        Write {
-            expected: self.expected,
-            due_before: self.due_before,
-            after: self.after.clone(),
-            events: self.events.clone(),
-            forgets: self.forgets,
-        }
-    }
 }
 
 #[test]
@@ -602,118 +413,6 @@ fn a_row_that_makes_no_sense_is_named() {
         };
         assert_eq!(error, expected);
     });
-}
-
-/// Several tasks move the same operations on, in batches that overlap: no deadlock, and every
-/// success is a version of its own.
-#[test]
-fn overlapping_batches_exclude_each_other() {
-    on_each_store(|database, store| async move {
-        const OPERATIONS: usize = 40;
-        const ROUNDS: usize = 60;
-        let store_of_another_replica =
-            database.open_with(&Settings { connections: 4, ..Settings::default() }).await;
-        let keys: Arc<Vec<Key>> =
-            Arc::new((0..OPERATIONS).map(|i| Key::new("default", &format!("k{i:02}"))).collect());
-        let tasks: Vec<_> = (0..4_usize)
-            .map(|task| {
-                let store =
-                    if task % 2 == 0 { Arc::clone(&store) } else { Arc::clone(&store_of_another_replica) };
-                let keys = Arc::clone(&keys);
-                tokio::spawn(async move {
-                    let mut successes = 0_i64;
-                    for round in 0..ROUNDS {
-                        let first = (task * 7 + round * 3) % OPERATIONS;
-                        let mut mine: Vec<Key> =
-                            (first..first + 25).map(|i| keys[i % OPERATIONS].clone()).collect();
-                        mine.sort();
-                        let snapshot = store.load(&mine).await.unwrap();
-                        let writes: Vec<Write> = mine
-                            .iter()
-                            .zip(&snapshot.rows)
-                            .map(|(key, row)| match row {
-                                None => insert(&pending("default", &key.operation_key, snapshot.now)),
-                                Some(operation) if operation.state.lease.is_some() => {
-                                    step(operation, EventKind::Released, |state| {
-                                        state.status = Status::Pending;
-                                        state.lease = None;
-                                        state.claim_ids.clear();
-                                    })
-                                }
-                                Some(operation) => claim(operation, snapshot.now),
-                            })
-                            .collect();
-                        let decided = DecidedAt { now: snapshot.now, tolerance: 10 * SECOND };
-                        let swapped = store.swap(decided, &writes).await.unwrap();
-                        successes +=
-                            i64::try_from(swapped.written.iter().filter(|written| **written).count())
-                                .unwrap();
-                    }
-                    successes
-                })
-            })
-            .collect();
-        let mut successes = 0;
-        for task in tasks {
-            successes += task.await.unwrap();
-        }
-        assert_eq!(
-            database.number("select cast(sum(version) as bigint) from agent_operations").await,
-            successes
-        );
-        assert_eq!(database.number("select count(*) from agent_operation_events").await, successes);
-        assert_consistent(&database).await;
-    });
-}
-
-/// Callers go away at any moment: what was begun is done or not done, and the store goes on.
-#[test]
-fn dropped_calls_leave_no_half_change() {
-    on_each_store(|database, store| async move {
-        let at = now(&*store).await.now;
-        for round in 0..200_u64 {
-            let operations: Vec<Operation> = (0..20)
-                .map(|i| claim(&pending("default", &format!("r{round:03}k{i:02}"), at), at).after)
-                .collect();
-            let writes: Vec<Write> = operations.iter().map(insert).collect();
-            let decided = now(&*store).await;
-            let patience = Duration::from_micros(round * 17);
-            if let Ok(swapped) = tokio::time::timeout(patience, store.swap(decided, &writes)).await {
-                assert_eq!(swapped.unwrap().written, [true; 20]);
-            }
-            let keys: Vec<Key> = operations.iter().map(|operation| operation.key().clone()).collect();
-            drop(tokio::time::timeout(patience / 4, store.load(&keys)).await);
-            let query = ListQuery { namespace: "default".to_owned(), limit: 50, ..ListQuery::default() };
-            drop(tokio::time::timeout(patience / 4, store.list(&query)).await);
-        }
-        // What is still on its way ends by itself.
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        let last = pending("default", "zz-last", at);
-        assert_eq!(swap(&*store, vec![insert(&last)]).await, [true]);
-        let whole = "select count(*) from (select substr(operation_key, 1, 4) from agent_operations \
-                     where operation_key <> 'zz-last' group by 1 having count(*) <> 20) as part";
-        assert_eq!(database.number(whole).await, 0, "each batch is there as a whole or not at all");
-        assert_consistent(&database).await;
-    });
-}
-
-/// Every record has an event for each version, and its lease is due.
-async fn assert_consistent(database: &Database) {
-    let events = "select count(*) from agent_operations as o where o.version <> \
-                  (select count(*) from agent_operation_events as e where e.operation_id = o.operation_id) \
-                  and o.attempt_count = 0";
-    assert_eq!(database.number(events).await, 0);
-    let without_event = "select count(*) from agent_operations as o where not exists \
-                         (select 1 from agent_operation_events as e where e.operation_id = o.operation_id \
-                         and e.version = o.version)";
-    assert_eq!(database.number(without_event).await, 0);
-    let without_due = "select count(*) from agent_operations as o where (o.lease_until is not null) <> exists \
-                       (select 1 from agent_operation_due as d where d.operation_id = o.operation_id)";
-    assert_eq!(database.number(without_due).await, 0);
-    let orphans = "select (select count(*) from agent_operation_due where operation_id not in \
-                   (select operation_id from agent_operations)) + (select count(*) from agent_operation_events \
-                   where operation_id not in (select operation_id from agent_operations))";
-    assert_eq!(database.number(orphans).await, 0);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use super::{Answer, draft::Draft, expire, retain};
 use crate::{
     fingerprint,
     ledger::{
-        EventKind, Outcome, Policy, Refusal, State, Status, Timestamp, command::Complete, event::Detail,
-        limits::CONFLICT_EVENTS_KEPT,
+        EventKind, Outcome, Policy, Refusal, ReportDigest, State, Status, Timestamp, command::Complete,
+        event::Detail, limits::CONFLICT_EVENTS_KEPT,
     },
 };
 
@@ -54,8 +54,8 @@ pub(super) fn admit_result(draft: &Draft, outcome: &Outcome, field: &'static str
 pub(super) struct Report {
     /// The attempt whose token it carried.
     pub attempt: Option<i32>,
-    /// See [`State::last_report`].
-    pub digest: Option<[u8; 16]>,
+    /// See [`State::reports`].
+    pub digest: Option<ReportDigest>,
     /// What is kept about it.
     pub detail: Detail,
 }
@@ -101,7 +101,7 @@ pub(super) fn repeat_or_contradiction(
 
 /// Keeps a contradicting report as an event and calls a person. The first hundred of an operation; after
 /// that only what raises the flag again.
-fn note_contradiction(draft: &mut Draft, outcome: &Outcome, report: Report) {
+pub(super) fn note_contradiction(draft: &mut Draft, outcome: &Outcome, report: Report) {
     let state = draft.state();
     if state.outcome_conflict_count >= CONFLICT_EVENTS_KEPT && state.review_reason.is_some() {
         return;
@@ -121,7 +121,7 @@ fn note_contradiction(draft: &mut Draft, outcome: &Outcome, report: Report) {
     draft.accept(EventKind::OutcomeConflict, detail, |state| {
         state.outcome_conflict_count = state.outcome_conflict_count.saturating_add(1);
         // So that the same decision again is told the same, and does not acknowledge its own contradiction.
-        state.last_report = report.digest;
+        state.reports.remember(report.digest);
         expire::require_review(state, "outcome_conflict", now);
     });
 }

@@ -33,8 +33,7 @@ impl<'a> Draft<'a> {
     pub fn accept(&mut self, kind: EventKind, detail: Detail, edit: impl FnOnce(&mut State)) {
         let before = self.operation.state.clone();
         let state = &mut self.operation.state;
-        // A report sets it again: only the latest change's own repeat is recognised by it.
-        state.last_report = None;
+        state.reports.forget_passing();
         edit(state);
         state.version += 1;
         state.updated_at = self.now;

@@ -2,7 +2,7 @@
 
 use super::{draft::Draft, schedule};
 use crate::ledger::{
-    EventKind, Policy, State, Status, Timestamp,
+    EventKind, Policy, ReportDigest, State, Status, Timestamp,
     event::Detail,
     policy::{OnTimeout, OnUnresolved},
 };
@@ -85,12 +85,12 @@ pub(super) fn release(
     kind: EventKind,
     detail: Detail,
     ended: Timestamp,
-    report: Option<[u8; 16]>,
+    report: Option<ReportDigest>,
 ) {
     let (id, policy, now) = (draft.operation_id(), draft.policy, draft.now);
     let deliver_at = next_delivery(draft);
     draft.accept(kind, detail, |state| {
-        state.last_report = report;
+        state.reports.remember(report);
         if state.unknown_since.is_some() {
             enter_unknown(state, id, policy, ended, now);
         } else {

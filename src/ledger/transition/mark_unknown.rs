@@ -1,20 +1,19 @@
 //! MarkUnknown: the caller does not know what became of its attempt.
 
-use super::{Answer, draft::Draft, expire};
-use crate::ledger::{EventKind, Refusal, Status, command::MarkUnknown, event::Detail};
+use super::{Answer, complete, draft::Draft, expire};
+use crate::ledger::{EventKind, Outcome, Refusal, Status, command::MarkUnknown, event::Detail};
 
 pub(super) fn mark_unknown(draft: &mut Draft, request: &MarkUnknown) -> Answer {
     let attempt = draft.attempt_of(&request.token);
     if !draft.is_holder(&request.token) {
         expire::notice(draft);
-        let state = draft.state();
-        return match state.status {
+        if attempt.is_some() {
+            keep_external_id(draft, request, attempt);
+        }
+        return match draft.state().status {
             _ if attempt.is_none() => Err(Refusal::LeaseLost),
             Status::Succeeded | Status::FailedFinal => Err(Refusal::AlreadyTerminal),
             Status::Unknown => {
-                if attempt == Some(state.attempt_count) {
-                    keep_external_id(draft, request);
-                }
                 let mut reply = draft.reply();
                 reply.replayed = true;
                 Ok(reply)
@@ -29,21 +28,30 @@ pub(super) fn mark_unknown(draft: &mut Draft, request: &MarkUnknown) -> Answer {
         expire::enter_unknown(state, id, policy, ended, now);
         state.error_code = Some(request.error_code.clone());
         state.error_message.clone_from(&request.error_message);
-        if request.external_id.is_some() {
+        if state.external_id.is_none() {
             state.external_id.clone_from(&request.external_id);
         }
     });
+    keep_external_id(draft, request, attempt);
     Ok(draft.reply())
 }
 
-/// The lapse was noticed before the caller could say what it knew: the provider's name for the effect is
-/// what a checker needs most, so it is kept.
-fn keep_external_id(draft: &mut Draft, request: &MarkUnknown) {
-    if request.external_id.is_some() && draft.state().external_id.is_none() {
-        let report = draft.state().last_report;
-        draft.accept(EventKind::MarkedUnknown, expire::because("external_id"), |state| {
-            state.external_id.clone_from(&request.external_id);
-            state.last_report = report;
-        });
+/// The provider's name for the effect is what a checker needs most, so it is kept however late it comes: where
+/// there is none yet, in the record; where there is another, as an event that calls a person, for two names
+/// are two effects until somebody says otherwise.
+fn keep_external_id(draft: &mut Draft, request: &MarkUnknown, attempt: Option<i32>) {
+    let state = draft.state();
+    let Some(named) = &request.external_id else { return };
+    match &state.external_id {
+        Some(known) if known == named => {}
+        None if !state.status.is_terminal() => {
+            draft.accept(EventKind::MarkedUnknown, expire::because("external_id"), |state| {
+                state.external_id = Some(named.clone());
+            });
+        }
+        _ => {
+            let outcome = Outcome::Succeeded { external_id: Some(named.clone()), result_json: None };
+            complete::note_contradiction(draft, &outcome, complete::Report { attempt, ..Default::default() });
+        }
     }
 }

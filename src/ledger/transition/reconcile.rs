@@ -2,7 +2,7 @@
 
 use super::{Answer, complete, draft::Draft, expire, schedule};
 use crate::ledger::{
-    EventKind, LeaseToken, Observation, Outcome, Policy, Refusal, Status, Timestamp,
+    EventKind, LeaseToken, Observation, Outcome, Policy, Refusal, ReportDigest, Status, Timestamp,
     command::Reconcile,
     event::Detail,
     policy::{Lookup, OnTimeout, OnUnresolved},
@@ -15,7 +15,7 @@ pub(super) fn reconcile(draft: &mut Draft, request: &Reconcile) -> Answer {
         complete::admit_result(draft, outcome, "succeeded.result_json")?;
     }
     let report = digest(request);
-    if report.is_some() && draft.state().last_report == report {
+    if report.is_some_and(|report| draft.state().reports.contains(report)) {
         if let Observation::Known(outcome) = &request.observation
             && draft.operation.review_required()
             && !complete::agrees(draft.state(), outcome)
@@ -74,12 +74,12 @@ fn check_version(draft: &Draft, if_version: Option<i64>) -> Result<(), Refusal> 
 }
 
 /// A person has seen a contradiction. The recorded outcome stays.
-fn acknowledge(draft: &mut Draft, observation: &Observation, detail: Detail, report: Option<[u8; 16]>) {
+fn acknowledge(draft: &mut Draft, observation: &Observation, detail: Detail, report: Option<ReportDigest>) {
     let detail = Detail { reason: Some("acknowledged".into()), reported: Some(word(observation)), ..detail };
     draft.accept(EventKind::Checked, detail, |state| {
         state.review_reason = None;
         state.review_since = None;
-        state.last_report = report;
+        state.reports.remember(report);
     });
 }
 
@@ -88,7 +88,7 @@ fn known(
     outcome: &Outcome,
     holder: bool,
     detail: Detail,
-    report: Option<[u8; 16]>,
+    report: Option<ReportDigest>,
 ) -> Answer {
     let told = complete::Report { attempt: None, digest: report, detail: detail.clone() };
     if let Some(answer) = complete::repeat_or_contradiction(draft, outcome, told) {
@@ -108,7 +108,7 @@ fn absent(
     request: &Reconcile,
     holder: bool,
     detail: Detail,
-    report: Option<[u8; 16]>,
+    report: Option<ReportDigest>,
 ) -> Answer {
     let detail = Detail { reported: Some("absent".into()), ..detail };
     let now = draft.now;
@@ -136,7 +136,7 @@ fn absent(
         }
         Status::InProgress => Err(Refusal::LeaseLost),
         Status::Unknown => {
-            refuse_forged(draft, request.token.as_ref())?;
+            refuse_stale(draft, request.token.as_ref())?;
             if request.operator_decision {
                 release_by_person(draft, detail, report);
                 return Ok(applied(draft));
@@ -148,7 +148,7 @@ fn absent(
                 let deliver_at = expire::next_delivery(draft);
                 draft.accept(EventKind::Released, detail, |state| {
                     expire::enter_pending(state, deliver_at);
-                    state.last_report = report;
+                    state.reports.remember(report);
                 });
                 return Ok(applied(draft));
             }
@@ -167,13 +167,13 @@ fn is_believed(policy: &Policy, settled_at: Option<Timestamp>, observed: Timesta
 }
 
 /// A person says that nothing happened: it may be tried again, with a fresh count of attempts.
-fn release_by_person(draft: &mut Draft, detail: Detail, report: Option<[u8; 16]>) {
+fn release_by_person(draft: &mut Draft, detail: Detail, report: Option<ReportDigest>) {
     // Whoever decided that it may be tried again means now.
     let deliver_at = draft.operation.identity.payload_json.is_some().then_some(draft.now);
     draft.accept(EventKind::Released, detail, |state| {
         expire::enter_pending(state, deliver_at);
         state.attempt_floor = state.attempt_count;
-        state.last_report = report;
+        state.reports.remember(report);
     });
 }
 
@@ -183,7 +183,7 @@ fn indeterminate(
     check_after: Option<Duration>,
     holder: bool,
     detail: Detail,
-    report: Option<[u8; 16]>,
+    report: Option<ReportDigest>,
 ) -> Answer {
     let detail = Detail { reported: Some("indeterminate".into()), ..detail };
     let (id, policy, now) = (draft.operation_id(), draft.policy, draft.now);
@@ -197,13 +197,13 @@ fn indeterminate(
                 if let Some(after) = check_after {
                     state.next_check_at = Some(now.plus(after));
                 }
-                state.last_report = report;
+                state.reports.remember(report);
             });
         }
         Status::InProgress => return Err(Refusal::LeaseLost),
         Status::Unknown if request.operator_decision => keep_waiting(draft, check_after, detail, report),
         Status::Unknown => {
-            refuse_forged(draft, request.token.as_ref())?;
+            refuse_stale(draft, request.token.as_ref())?;
             keep_checking(draft, detail, check_after, None, report);
         }
     }
@@ -216,7 +216,7 @@ fn keep_checking(
     detail: Detail,
     check_after: Option<Duration>,
     not_before: Option<Timestamp>,
-    report: Option<[u8; 16]>,
+    report: Option<ReportDigest>,
 ) {
     let checks = draft.state().check_count.saturating_add(1);
     let delay = check_after.unwrap_or_else(|| schedule::delay(draft.operation_id(), draft.policy, checks));
@@ -229,12 +229,17 @@ fn keep_checking(
         state.check_lease = None;
         state.poll_id = None;
         state.next_check_at = Some(next);
-        state.last_report = report;
+        state.reports.remember(report);
     });
 }
 
 /// A person says: wait. The review is over until the window has passed once more.
-fn keep_waiting(draft: &mut Draft, check_after: Option<Duration>, detail: Detail, report: Option<[u8; 16]>) {
+fn keep_waiting(
+    draft: &mut Draft,
+    check_after: Option<Duration>,
+    detail: Detail,
+    report: Option<ReportDigest>,
+) {
     let (now, policy) = (draft.now, draft.policy);
     let checks = draft.state().check_count.saturating_add(1);
     let delay = check_after.unwrap_or_else(|| schedule::delay(draft.operation_id(), policy, 0));
@@ -248,15 +253,16 @@ fn keep_waiting(draft: &mut Draft, check_after: Option<Duration>, detail: Detail
         if policy.on_unresolved == OnUnresolved::RequireHumanReview {
             state.escalate_at = Some(now.plus(policy.unknown_after.max(delay)));
         }
-        state.last_report = report;
+        state.reports.remember(report);
     });
 }
 
 /// A token may be left out. A checker's must be that of its lease, not yet taken over by another; an
-/// executor's may be of any attempt; one that was never granted for this operation is a mistake to be told.
-fn refuse_forged(draft: &Draft, token: Option<&LeaseToken>) -> Result<(), Refusal> {
+/// executor's that of the latest attempt: what an earlier one knows says nothing about the later.
+fn refuse_stale(draft: &Draft, token: Option<&LeaseToken>) -> Result<(), Refusal> {
+    let latest = Some(draft.state().attempt_count);
     match token {
-        Some(token) if draft.attempt_of(token).is_none() && !draft.is_checker(token) => {
+        Some(token) if draft.attempt_of(token) != latest && !draft.is_checker(token) => {
             Err(Refusal::LeaseLost)
         }
         _ => Ok(()),
@@ -274,8 +280,8 @@ fn word(observation: &Observation) -> String {
 }
 
 /// What tells one report from another, where the caller tied it to a version or an attempt, or is a
-/// person: only then can two equal reports, with nothing in between, not be two observations.
-fn digest(request: &Reconcile) -> Option<[u8; 16]> {
+/// person: only then can two equal reports not be two observations.
+fn digest(request: &Reconcile) -> Option<ReportDigest> {
     if request.if_version.is_none() && request.token.is_none() && !request.operator_decision {
         return None;
     }
@@ -300,5 +306,9 @@ fn digest(request: &Reconcile) -> Option<[u8; 16]> {
     }
     part(request.token.as_ref().map_or("", LeaseToken::expose));
     part(&format!("{:?} {}", request.if_version, request.operator_decision));
-    digest.finalize()[..16].try_into().ok()
+    let hash = digest.finalize();
+    Some(ReportDigest::new(
+        std::array::from_fn(|at| hash[at]),
+        matches!(request.observation, Observation::Absent),
+    ))
 }

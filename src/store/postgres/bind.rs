@@ -1,7 +1,8 @@
-//! Records → the arrays of `swap.sql`, in the order of its parameters.
+//! Records → the parameters of `swap.sql`: one array of rows each, in the order of their types'
+//! columns.
 
 use crate::{
-    ledger::{DueKind, DueMoment, Event, Identity, State, Timestamp},
+    ledger::{Event, Timestamp},
     store::{DecidedAt, Error, Forgets, Write, row},
 };
 use sqlx::{
@@ -46,6 +47,177 @@ impl<'r> sqlx::Decode<'r, Postgres> for Moment {
     }
 }
 
+/// A row of the type `agent_operation_write_1`.
+#[derive(sqlx::Encode)]
+struct OperationRow<'w> {
+    expected_version: Option<i64>,
+    expected_conflict_count: Option<i32>,
+    operation_id: Uuid,
+    version: i64,
+    updated_at: Moment,
+    attempt_count: i32,
+    attempt_floor: i32,
+    check_count: i32,
+    check_lease_count: i32,
+    conflict_count: i32,
+    outcome_conflict_count: i32,
+    two_step: bool,
+    dispatched: bool,
+    lease_claimed_at: Option<Moment>,
+    lease_until: Option<Moment>,
+    lease_duration_ms: Option<i64>,
+    first_attempt_at: Option<Moment>,
+    attempt_ended_at: Option<Moment>,
+    unknown_since: Option<Moment>,
+    escalate_at: Option<Moment>,
+    next_check_at: Option<Moment>,
+    deliver_at: Option<Moment>,
+    review_since: Option<Moment>,
+    completed_at: Option<Moment>,
+    retain_until: Option<Moment>,
+    result_forgotten_at: Option<Moment>,
+    poll_id: Option<Uuid>,
+    check_lease: Option<String>,
+    status: &'static str,
+    claim_ids: Option<Vec<u8>>,
+    lease_holder: Option<&'w str>,
+    external_id: Option<&'w str>,
+    result_json: Option<&'w str>,
+    error_code: Option<&'w str>,
+    error_message: Option<&'w str>,
+    review_reason: Option<&'w str>,
+    last_report: Option<Vec<u8>>,
+    created_at: Option<Moment>,
+    namespace: Option<&'w str>,
+    operation_key: Option<&'w str>,
+    action_type: Option<&'w str>,
+    request_hash: Option<String>,
+    hash_scheme: Option<&'w str>,
+    lease_secret: Option<&'w [u8]>,
+    labels: Option<String>,
+    parent_operation_key: Option<&'w str>,
+    payload_json: Option<&'w str>,
+}
+
+impl<'w> OperationRow<'w> {
+    fn of(write: &'w Write) -> Self {
+        let s = &write.after.state;
+        let lease = s.lease.as_ref();
+        // What never changes travels only with a new operation.
+        let i = write.expected.is_none().then_some(&*write.after.identity);
+        Self {
+            expected_version: write.expected.map(|expected| expected.version),
+            expected_conflict_count: write.expected.map(|expected| expected.conflict_count),
+            operation_id: write.after.identity.operation_id,
+            version: s.version,
+            updated_at: Moment(s.updated_at),
+            attempt_count: s.attempt_count,
+            attempt_floor: s.attempt_floor,
+            check_count: s.check_count,
+            check_lease_count: s.check_lease_count,
+            conflict_count: s.conflict_count,
+            outcome_conflict_count: s.outcome_conflict_count,
+            two_step: lease.is_some_and(|lease| lease.two_step),
+            dispatched: s.dispatched,
+            lease_claimed_at: lease.map(|lease| Moment(lease.claimed_at)),
+            lease_until: lease.map(|lease| Moment(lease.until)),
+            lease_duration_ms: lease.map(|lease| lease.duration_ms),
+            first_attempt_at: s.first_attempt_at.map(Moment),
+            attempt_ended_at: s.attempt_ended_at.map(Moment),
+            unknown_since: s.unknown_since.map(Moment),
+            escalate_at: s.escalate_at.map(Moment),
+            next_check_at: s.next_check_at.map(Moment),
+            deliver_at: s.deliver_at.map(Moment),
+            review_since: s.review_since.map(Moment),
+            completed_at: s.completed_at.map(Moment),
+            retain_until: s.retain_until.map(Moment),
+            result_forgotten_at: s.result_forgotten_at.map(Moment),
+            poll_id: s.poll_id,
+            check_lease: s.check_lease.as_ref().map(row::check_lease_to_json),
+            status: s.status.as_str(),
+            claim_ids: row::claim_ids_to_bytes(&s.claim_ids),
+            lease_holder: lease.map(|lease| lease.holder.as_str()),
+            external_id: s.external_id.as_deref(),
+            result_json: s.result_json.as_deref(),
+            error_code: s.error_code.as_deref(),
+            error_message: s.error_message.as_deref(),
+            review_reason: s.review_reason.as_deref(),
+            last_report: row::reports_to_bytes(&s.reports),
+            created_at: i.map(|i| Moment(i.created_at)),
+            namespace: i.map(|i| &*i.key.namespace),
+            operation_key: i.map(|i| &*i.key.operation_key),
+            action_type: i.map(|i| &*i.action_type),
+            request_hash: i.map(|i| row::to_hex(&i.request_hash)),
+            hash_scheme: i.map(|i| &*i.hash_scheme),
+            lease_secret: i.map(|i| i.lease_secret.as_slice()),
+            labels: i.and_then(|i| row::labels_to_json(&i.labels)),
+            parent_operation_key: i.and_then(|i| i.parent_operation_key.as_deref()),
+            payload_json: i.and_then(|i| i.payload_json.as_deref()),
+        }
+    }
+}
+
+/// A row of the type `agent_operation_event_write_1`.
+#[derive(sqlx::Encode)]
+struct EventRow<'w> {
+    operation_id: Uuid,
+    version: i64,
+    event_at: Moment,
+    attempt: i32,
+    kind: &'static str,
+    status: &'static str,
+    actor: &'w str,
+    detail_json: Option<String>,
+}
+
+impl<'w> EventRow<'w> {
+    fn of(operation_id: Uuid, event: &'w Event) -> Self {
+        Self {
+            operation_id,
+            version: event.version,
+            event_at: Moment(event.at),
+            attempt: event.attempt,
+            kind: event.kind.as_str(),
+            status: event.status.as_str(),
+            actor: &event.actor,
+            detail_json: row::detail_to_json(&event.detail),
+        }
+    }
+}
+
+/// A row of the type `agent_operation_due_write_1`.
+#[derive(sqlx::Encode)]
+struct DueRow<'w> {
+    operation_id: Uuid,
+    kind: &'static str,
+    due_at: Option<Moment>,
+    namespace: &'w str,
+    action_type: &'w str,
+    poll_id: Option<Uuid>,
+    unknown_since: Option<Moment>,
+}
+
+/// Names the composite type of a row, and so of an array of rows.
+macro_rules! composite {
+    ($row:ty, $name:literal) => {
+        impl Type<Postgres> for $row {
+            fn type_info() -> PgTypeInfo {
+                PgTypeInfo::with_name($name)
+            }
+        }
+
+        impl PgHasArrayType for $row {
+            fn array_type_info() -> PgTypeInfo {
+                PgTypeInfo::array_of($name)
+            }
+        }
+    };
+}
+
+composite!(OperationRow<'_>, "agent_operation_write_1");
+composite!(EventRow<'_>, "agent_operation_event_write_1");
+composite!(DueRow<'_>, "agent_operation_due_write_1");
+
 /// The most events that one transaction may write: the low bits of a sequence number.
 const EVENTS_MAX: usize = 4096;
 
@@ -57,43 +229,56 @@ pub(super) struct Batch {
     pub ids: Vec<Uuid>,
 }
 
-/// Encodes a batch. The rows to insert come first; each part stays sorted by key.
+/// Encodes a batch.
 pub(super) fn batch(decided: DecidedAt, writes: &[Write]) -> Result<Batch, Error> {
     let ids = writes.iter().map(|write| write.after.identity.operation_id).collect();
     if writes.iter().map(|write| write.events.len()).sum::<usize>() > EVENTS_MAX {
         return Err(Error::data(format!("a batch has at most {EVENTS_MAX} events")));
     }
-    let (deleted, kept): (Vec<&Write>, Vec<&Write>) =
-        writes.iter().partition(|write| write.forgets == Forgets::Key);
-    let (mut ordered, updates): (Vec<&Write>, Vec<&Write>) =
-        kept.into_iter().partition(|write| write.expected.is_none());
-    let inserts = ordered.len();
-    ordered.extend(updates);
-
     let mut arguments = PgArguments::default();
-    encode(&mut arguments, decided, &ordered, inserts, &deleted)
-        .map_err(|_| Error::data("a value cannot be encoded"))?;
+    encode(&mut arguments, decided, writes).map_err(|_| Error::data("a value cannot be encoded"))?;
     Ok(Batch { arguments, ids })
 }
 
-fn encode(
-    arguments: &mut PgArguments,
-    decided: DecidedAt,
-    ordered: &[&Write],
-    inserts: usize,
-    deleted: &[&Write],
-) -> Result<(), BoxDynError> {
+fn encode(arguments: &mut PgArguments, decided: DecidedAt, writes: &[Write]) -> Result<(), BoxDynError> {
     let (earliest, latest) = window(decided);
     arguments.add(Moment(earliest))?;
     arguments.add(Moment(latest))?;
-    expectations(arguments, ordered)?;
-    states(arguments, ordered)?;
-    identities(arguments, &ordered[..inserts])?;
-    events(arguments, ordered)?;
-    let due = due(ordered, deleted);
-    due.bind(arguments)?;
-    retention(arguments, ordered, deleted)?;
-    column(arguments, &due.set, |(_, _, moment)| moment.unknown_since.map(Moment))
+    let kept = || writes.iter().filter(|write| write.forgets != Forgets::Key);
+    arguments.add(kept().map(OperationRow::of).bind_iter())?;
+    let events = kept().flat_map(|write| {
+        let id = write.after.identity.operation_id;
+        write.events.iter().map(move |event| EventRow::of(id, event))
+    });
+    arguments.add(events.bind_iter())?;
+    let due = || {
+        writes.iter().flat_map(|write| {
+            write.due_after().changes_from(write.due_before).map(|(kind, moment)| DueRow {
+                operation_id: write.after.identity.operation_id,
+                kind: kind.as_str(),
+                due_at: moment.map(|moment| Moment(moment.at)),
+                namespace: &write.after.identity.key.namespace,
+                action_type: &write.after.identity.action_type,
+                poll_id: moment.and_then(|moment| moment.poll_id),
+                unknown_since: moment.and_then(|moment| moment.unknown_since).map(Moment),
+            })
+        })
+    };
+    arguments.add(due().filter(|row| row.due_at.is_some()).bind_iter())?;
+    arguments.add(due().filter(|row| row.due_at.is_none()).bind_iter())?;
+    forgotten(arguments, writes)
+}
+
+/// What retention deletes: almost always nothing.
+fn forgotten(arguments: &mut PgArguments, writes: &[Write]) -> Result<(), BoxDynError> {
+    let those = |forgets: Forgets| writes.iter().filter(move |write| write.forgets == forgets);
+    let id = |write: &Write| write.after.identity.operation_id;
+    let (histories, keys) = (those(Forgets::History), || those(Forgets::Key));
+    arguments.add(histories.map(id).collect::<Vec<Uuid>>())?;
+    arguments.add(keys().map(id).collect::<Vec<Uuid>>())?;
+    let expected = || keys().map(|write| write.expected.as_ref());
+    arguments.add(expected().map(|e| e.map(|e| e.version)).collect::<Vec<_>>())?;
+    arguments.add(expected().map(|e| e.map(|e| e.conflict_count)).collect::<Vec<_>>())
 }
 
 /// The moments between which the database's clock must stand, kept within what PostgreSQL takes.
@@ -103,130 +288,4 @@ fn window(decided: DecidedAt) -> (Timestamp, Timestamp) {
     let now = decided.now.clamp(Timestamp::EPOCH, Timestamp::EPOCH.plus(YEARS_9000));
     let earliest = now.minus(tolerance).max(Timestamp::EPOCH);
     (earliest, now.plus(tolerance))
-}
-
-/// One array: the same thing of each row.
-fn column<'w, R: 'w, T>(
-    arguments: &mut PgArguments,
-    rows: &'w [R],
-    of: impl Fn(&'w R) -> T,
-) -> Result<(), BoxDynError>
-where
-    T: Encode<'w, Postgres> + Type<Postgres> + PgHasArrayType,
-{
-    arguments.add(rows.iter().map(of).bind_iter())
-}
-
-fn expectations(a: &mut PgArguments, rows: &[&Write]) -> Result<(), BoxDynError> {
-    column(a, rows, |w| w.after.identity.operation_id)?;
-    column(a, rows, |w| w.expected.map(|expected| expected.version))?;
-    column(a, rows, |w| w.expected.map(|expected| expected.conflict_count))
-}
-
-fn states(a: &mut PgArguments, rows: &[&Write]) -> Result<(), BoxDynError> {
-    let rows: Vec<&State> = rows.iter().map(|write| &write.after.state).collect();
-    column(a, &rows, |s| s.status.as_str())?;
-    column(a, &rows, |s| s.version)?;
-    column(a, &rows, |s| s.attempt_count)?;
-    column(a, &rows, |s| s.attempt_floor)?;
-    column(a, &rows, |s| row::claim_ids_to_bytes(&s.claim_ids))?;
-    column(a, &rows, |s| s.lease.as_ref().map(|lease| lease.holder.as_str()))?;
-    column(a, &rows, |s| s.lease.as_ref().map(|lease| Moment(lease.claimed_at)))?;
-    column(a, &rows, |s| s.lease.as_ref().map(|lease| Moment(lease.until)))?;
-    column(a, &rows, |s| s.lease.as_ref().map(|lease| lease.duration_ms))?;
-    column(a, &rows, |s| s.lease.as_ref().is_some_and(|lease| lease.two_step))?;
-    column(a, &rows, |s| s.dispatched)?;
-    column(a, &rows, |s| s.external_id.as_deref())?;
-    column(a, &rows, |s| s.result_json.as_deref())?;
-    column(a, &rows, |s| s.error_code.as_deref())?;
-    column(a, &rows, |s| s.error_message.as_deref())?;
-    column(a, &rows, |s| s.first_attempt_at.map(Moment))?;
-    column(a, &rows, |s| s.attempt_ended_at.map(Moment))?;
-    column(a, &rows, |s| s.unknown_since.map(Moment))?;
-    column(a, &rows, |s| s.escalate_at.map(Moment))?;
-    column(a, &rows, |s| s.next_check_at.map(Moment))?;
-    column(a, &rows, |s| s.check_count)?;
-    column(a, &rows, |s| s.deliver_at.map(Moment))?;
-    column(a, &rows, |s| s.check_lease.as_ref().map(row::check_lease_to_json))?;
-    column(a, &rows, |s| s.check_lease_count)?;
-    column(a, &rows, |s| s.poll_id)?;
-    column(a, &rows, |s| s.review_reason.as_deref())?;
-    column(a, &rows, |s| s.review_since.map(Moment))?;
-    column(a, &rows, |s| s.conflict_count)?;
-    column(a, &rows, |s| s.outcome_conflict_count)?;
-    column(a, &rows, |s| s.last_report.as_ref().map(|digest| digest.as_slice()))?;
-    column(a, &rows, |s| Moment(s.updated_at))?;
-    column(a, &rows, |s| s.completed_at.map(Moment))
-}
-
-fn identities(a: &mut PgArguments, rows: &[&Write]) -> Result<(), BoxDynError> {
-    let rows: Vec<&Identity> = rows.iter().map(|write| &*write.after.identity).collect();
-    column(a, &rows, |i| &*i.key.namespace)?;
-    column(a, &rows, |i| &*i.key.operation_key)?;
-    column(a, &rows, |i| &*i.action_type)?;
-    column(a, &rows, |i| row::to_hex(&i.request_hash))?;
-    column(a, &rows, |i| &*i.hash_scheme)?;
-    column(a, &rows, |i| row::labels_to_json(&i.labels))?;
-    column(a, &rows, |i| i.parent_operation_key.as_deref())?;
-    column(a, &rows, |i| i.payload_json.as_deref())?;
-    column(a, &rows, |i| i.lease_secret.as_slice())?;
-    column(a, &rows, |i| Moment(i.created_at))
-}
-
-fn events(a: &mut PgArguments, rows: &[&Write]) -> Result<(), BoxDynError> {
-    let rows: Vec<(Uuid, &Event)> = rows
-        .iter()
-        .flat_map(|write| write.events.iter().map(|event| (write.after.identity.operation_id, event)))
-        .collect();
-    column(a, &rows, |(id, _)| *id)?;
-    column(a, &rows, |(_, e)| e.version)?;
-    column(a, &rows, |(_, e)| Moment(e.at))?;
-    column(a, &rows, |(_, e)| e.attempt)?;
-    column(a, &rows, |(_, e)| e.kind.as_str())?;
-    column(a, &rows, |(_, e)| e.status.as_str())?;
-    column(a, &rows, |(_, e)| &*e.actor)?;
-    column(a, &rows, |(_, e)| row::detail_to_json(&e.detail))
-}
-
-/// What retention plans and deletes: these arrays are almost always empty.
-fn retention(a: &mut PgArguments, rows: &[&Write], deleted: &[&Write]) -> Result<(), BoxDynError> {
-    column(a, rows, |w| w.after.state.retain_until.map(Moment))?;
-    column(a, rows, |w| w.after.state.result_forgotten_at.map(Moment))?;
-    let forgets: Vec<&&Write> = rows.iter().filter(|write| write.forgets == Forgets::History).collect();
-    column(a, &forgets, |w| w.after.identity.operation_id)?;
-    expectations(a, deleted)
-}
-
-/// Due work to set and to delete.
-struct DueChanges<'w> {
-    set: Vec<(&'w Identity, DueKind, DueMoment)>,
-    deleted: Vec<(Uuid, DueKind)>,
-}
-
-fn due<'w>(written: &[&'w Write], forgotten: &[&'w Write]) -> DueChanges<'w> {
-    let (mut set, mut deleted) = (Vec::new(), Vec::new());
-    for write in written.iter().chain(forgotten) {
-        let identity = &*write.after.identity;
-        for (kind, moment) in write.due_after().changes_from(write.due_before) {
-            match moment {
-                Some(moment) => set.push((identity, kind, moment)),
-                None => deleted.push((identity.operation_id, kind)),
-            }
-        }
-    }
-    DueChanges { set, deleted }
-}
-
-impl DueChanges<'_> {
-    fn bind(&self, a: &mut PgArguments) -> Result<(), BoxDynError> {
-        let Self { set, deleted } = self;
-        column(a, set, |(identity, _, _)| identity.operation_id)?;
-        column(a, set, |(_, kind, _)| kind.as_str())?;
-        column(a, set, |(_, _, moment)| Moment(moment.at))?;
-        column(a, set, |(identity, _, _)| &*identity.key.namespace)?;
-        column(a, set, |(identity, _, _)| &*identity.action_type)?;
-        column(a, set, |(_, _, moment)| moment.poll_id)?;
-        column(a, deleted, |(id, _)| *id)?;
-        column(a, deleted, |(_, kind)| kind.as_str())
-    }
 }

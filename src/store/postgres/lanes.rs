@@ -5,7 +5,7 @@
 //! well; in every other case, a dropped future included, it is closed.
 
 use crate::store::{Error, error};
-use sqlx::{ConnectOptions, Connection, PgConnection, postgres::PgConnectOptions};
+use sqlx::{ConnectOptions, Connection, Executor, PgConnection, postgres::PgConnectOptions};
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -19,6 +19,11 @@ use tokio::{
 const IDLE_TRUSTED: Duration = Duration::from_secs(5);
 /// After a failed attempt to connect, the next one waits up to this long: not all at once.
 const RECONNECT_PAUSE_MS: u128 = 250;
+
+/// What is acknowledged is on the disk, whatever the database's or the role's default says: a ledger has no
+/// use for a faster commit that a crash may take back. Other settings stay: they ask for more, not for less.
+const DURABLE: &str = "select set_config('synchronous_commit', 'on', false) \
+    where current_setting('synchronous_commit') = 'off'";
 
 /// The connections.
 pub(super) struct Lanes {
@@ -81,7 +86,11 @@ impl Lanes {
 
     async fn connect(&self, deadline: Instant) -> Result<PgConnection, Error> {
         let message = match timeout_at(deadline, self.options.connect()).await {
-            Ok(Ok(connection)) => return Ok(connection),
+            Ok(Ok(mut connection)) => match timeout_at(deadline, connection.execute(DURABLE)).await {
+                Ok(Ok(_)) => return Ok(connection),
+                Ok(Err(error)) => error::describe(&error),
+                Err(_) => format!("no answer within {:?}", self.acquire_timeout),
+            },
             Ok(Err(error)) => error::describe(&error),
             Err(_) => format!("no connection within {:?}", self.acquire_timeout),
         };

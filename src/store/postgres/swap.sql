@@ -1,55 +1,33 @@
 -- opledger: swap
 -- Writes a batch: every record that is still what it was, with its events and due work, in one
--- statement that commits by itself. Rows to insert come first, each part sorted by key, so that
--- two batches take their locks in the same order.
+-- statement that commits by itself. The rows are sorted by key, and all inserts come before all
+-- updates, so that two batches take their locks in the same order.
 with clock as materialized (
     -- The time that the batch was decided by must be this clock's, within the tolerance.
     select clock_timestamp() between $1::timestamptz and $2::timestamptz as agrees
 ),
 batch as materialized (
-    -- The identity's arrays are shorter, they hold only the rows to insert: the rest is null.
-    select *
-    from unnest(
-        $3::uuid[], $4::bigint[], $5::integer[],
-        $6::text[], $7::bigint[], $8::integer[], $9::integer[], $10::bytea[],
-        $11::text[], $12::timestamptz[], $13::timestamptz[], $14::bigint[], $15::boolean[],
-        $16::boolean[], $17::text[], $18::text[], $19::text[], $20::text[],
-        $21::timestamptz[], $22::timestamptz[], $23::timestamptz[], $24::timestamptz[], $25::timestamptz[],
-        $26::integer[], $27::timestamptz[], $28::text[], $29::integer[], $30::uuid[], $31::text[], $32::timestamptz[], $33::integer[], $34::integer[], $35::bytea[],
-        $36::timestamptz[], $37::timestamptz[], $64::timestamptz[], $65::timestamptz[],
-        $38::text[], $39::text[], $40::text[], $41::text[], $42::text[], $43::text[], $44::text[], $45::text[],
-        $46::bytea[], $47::timestamptz[]
-    ) as b (
-        operation_id, expected_version, expected_conflict_count,
-        status, version, attempt_count, attempt_floor, claim_ids,
-        lease_holder, lease_claimed_at, lease_until, lease_duration_ms, two_step,
-        dispatched, external_id, result_json, error_code, error_message,
-        first_attempt_at, attempt_ended_at, unknown_since, escalate_at, next_check_at,
-        check_count, deliver_at, check_lease, check_lease_count, poll_id,
-        review_reason, review_since, conflict_count, outcome_conflict_count, last_report,
-        updated_at, completed_at, retain_until, result_forgotten_at,
-        namespace, operation_key, action_type, request_hash, hash_scheme, labels, parent_operation_key, payload_json,
-        lease_secret, created_at
-    )
+    select b.*
+    from unnest($3::agent_operation_write_1[]) as b
     where (select agrees from clock)
 ),
 inserted as (
     insert into agent_operations (
         operation_id, version, created_at, updated_at,
-        attempt_count, attempt_floor, check_count, conflict_count, outcome_conflict_count, two_step, dispatched,
+        attempt_count, attempt_floor, check_count, check_lease_count, conflict_count, outcome_conflict_count, two_step, dispatched,
         lease_claimed_at, lease_until, lease_duration_ms, first_attempt_at, attempt_ended_at,
-        unknown_since, escalate_at, next_check_at, deliver_at, review_since, completed_at, retain_until, result_forgotten_at, poll_id,
-        check_lease_count, check_lease,
+        unknown_since, escalate_at, next_check_at, deliver_at, review_since, completed_at, retain_until,
+        result_forgotten_at, poll_id, check_lease,
         namespace, operation_key, action_type, request_hash, hash_scheme, lease_secret,
         status, claim_ids, lease_holder, external_id, result_json, error_code, error_message,
         review_reason, last_report, labels, parent_operation_key, payload_json
     )
     select
         operation_id, version, created_at, updated_at,
-        attempt_count, attempt_floor, check_count, conflict_count, outcome_conflict_count, two_step, dispatched,
+        attempt_count, attempt_floor, check_count, check_lease_count, conflict_count, outcome_conflict_count, two_step, dispatched,
         lease_claimed_at, lease_until, lease_duration_ms, first_attempt_at, attempt_ended_at,
-        unknown_since, escalate_at, next_check_at, deliver_at, review_since, completed_at, retain_until, result_forgotten_at, poll_id,
-        check_lease_count, check_lease,
+        unknown_since, escalate_at, next_check_at, deliver_at, review_since, completed_at, retain_until,
+        result_forgotten_at, poll_id, check_lease,
         namespace, operation_key, action_type, request_hash, hash_scheme, lease_secret,
         status, claim_ids, lease_holder, external_id, result_json, error_code, error_message,
         review_reason, last_report, labels, parent_operation_key, payload_json
@@ -95,7 +73,7 @@ updated as (
         completed_at = b.completed_at,
         retain_until = b.retain_until,
         result_forgotten_at = b.result_forgotten_at,
-        payload_json = case when o.operation_id = any($66::uuid[]) then null else o.payload_json end
+        payload_json = case when o.operation_id = any($7::uuid[]) then null else o.payload_json end
     from (
         -- The row's place is looked up one by one, so that no statistics can talk the planner into
         -- reading the table or into another order of locks.
@@ -117,7 +95,7 @@ forgotten as (
         select
             f.expected_version, f.expected_conflict_count,
             (select place.ctid from agent_operations as place where place.operation_id = f.operation_id) as place
-        from unnest($67::uuid[], $68::bigint[], $69::integer[])
+        from unnest($8::uuid[], $9::bigint[], $10::integer[])
             as f (operation_id, expected_version, expected_conflict_count)
         where (select agrees from clock)
     ) as b
@@ -139,11 +117,13 @@ journal as (
         operation_id, sequence, version, event_at, attempt, kind, status, actor, detail_json
     )
     select
-        e.operation_id, (select pg_current_xact_id()::text::bigint << 12) | (e.place - 1),
+        e.operation_id,
+        -- The offset is a multiple of 4096, so the place still has the low bits to itself.
+        (select (pg_current_xact_id()::text::bigint << 12) + feed.sequence_offset from agent_feed as feed where feed.id)
+            | (e.place - 1),
         e.version, e.event_at, e.attempt, e.kind, e.status, e.actor, e.detail_json
-    from unnest(
-        $48::uuid[], $49::bigint[], $50::timestamptz[], $51::integer[], $52::text[], $53::text[], $54::text[], $55::text[]
-    ) with ordinality as e (operation_id, version, event_at, attempt, kind, status, actor, detail_json, place)
+    from unnest($4::agent_operation_event_write_1[]) with ordinality
+        as e (operation_id, version, event_at, attempt, kind, status, actor, detail_json, place)
     where (e.operation_id in (select operation_id from written)) is true
 ),
 journal_deleted as (
@@ -151,7 +131,7 @@ journal_deleted as (
     delete from agent_operation_events as e
     using (
         select found.place
-        from (select unnest($66::uuid[] || $67::uuid[]) as operation_id) as f
+        from (select unnest($7::uuid[] || $8::uuid[]) as operation_id) as f
         cross join lateral (
             select place.ctid as place from agent_operation_events as place
             where place.operation_id = f.operation_id
@@ -164,9 +144,7 @@ journal_deleted as (
 due_set as (
     insert into agent_operation_due (operation_id, kind, due_at, namespace, action_type, poll_id, unknown_since)
     select d.operation_id, d.kind, d.due_at, d.namespace, d.action_type, d.poll_id, d.unknown_since
-    from unnest(
-        $56::uuid[], $57::text[], $58::timestamptz[], $59::text[], $60::text[], $61::uuid[], $70::timestamptz[]
-    ) as d (operation_id, kind, due_at, namespace, action_type, poll_id, unknown_since)
+    from unnest($5::agent_operation_due_write_1[]) as d
     where (d.operation_id in (select operation_id from written)) is true
     on conflict (operation_id, kind) do update
     set due_at = excluded.due_at, poll_id = excluded.poll_id, unknown_since = excluded.unknown_since
@@ -179,7 +157,7 @@ due_deleted as (
             select place.ctid from agent_operation_due as place
             where place.operation_id = u.operation_id and (place.kind = u.kind) is true
         ) as place
-        from unnest($62::uuid[], $63::text[]) as u (operation_id, kind)
+        from unnest($6::agent_operation_due_write_1[]) as u
         where (u.operation_id in (select operation_id from written)) is true
     ) as gone
     where d.ctid = gone.place

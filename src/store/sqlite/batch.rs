@@ -147,7 +147,7 @@ impl Rows {
             .maybe_moment(s.review_since)
             .integer(s.conflict_count.into())
             .integer(s.outcome_conflict_count.into())
-            .bytes(s.last_report.as_ref().map(|digest| digest.as_slice()))
+            .bytes(row::reports_to_bytes(&s.reports).as_deref())
             .moment(s.updated_at)
             .maybe_moment(s.completed_at)
             .maybe_moment(s.retain_until)
@@ -235,27 +235,16 @@ pub(super) fn batch(writes: &[Write]) -> Batch {
 /// What follows from the records that were written.
 #[derive(Default)]
 pub(super) struct Following {
-    journal: Rows,
-    due_set: Rows,
-    due_delete: Rows,
-    forgotten: Rows,
-    forgotten_payloads: Rows,
-}
-
-impl Following {
-    /// The statements to run, each with its rows. What is forgotten goes before what is new is written.
-    pub(super) fn in_order(self) -> impl Iterator<Item = (&'static str, String)> {
-        [
-            (super::FORGET_PAYLOAD, self.forgotten_payloads),
-            (super::FORGET_EVENTS, self.forgotten),
-            (super::JOURNAL, self.journal),
-            (super::DUE_SET, self.due_set),
-            (super::DUE_DELETE, self.due_delete),
-        ]
-        .into_iter()
-        .filter(|(_, rows)| !rows.is_empty())
-        .map(|(sql, rows)| (sql, rows.finish()))
-    }
+    /// `journal.sql`'s rows.
+    pub(super) journal: Rows,
+    /// `due_set.sql`'s rows.
+    pub(super) due_set: Rows,
+    /// `due_delete.sql`'s rows.
+    pub(super) due_delete: Rows,
+    /// `forget_events.sql`'s rows.
+    pub(super) forgotten: Rows,
+    /// `forget_payload.sql`'s rows.
+    pub(super) forgotten_payloads: Rows,
 }
 
 /// What follows from the records that were written.

@@ -1,6 +1,6 @@
 -- opledger: insert
 -- Inserts the new records of a batch, ?1 = one array for each, where there is no such key yet.
-with batch as materialized (select value as r from json_each(?1))
+with batch as materialized (select jsonb(value) as r from json_each(?1))
 insert into agent_operations (
     operation_id, status, version, attempt_count, attempt_floor, claim_ids, lease_holder,
     lease_claimed_at, lease_until, lease_duration_ms, two_step, dispatched, external_id, result_json,

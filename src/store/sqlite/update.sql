@@ -1,6 +1,6 @@
 -- opledger: update
--- Writes the changed records of a batch, ?1 = one array for each, that are still what they were.
-with batch as materialized (select value as r from json_each(?1)),
+-- Writes the changed records of a batch, ?2 = one array for each, that are still what they were.
+with batch as materialized (select jsonb(value) as r from json_each(?2)),
 changed as (
     select
         r ->> 0 as operation_id, r ->> 1 as expected_version, r ->> 2 as expected_conflict_count,

@@ -1,0 +1,27 @@
+-- Finished operations number :first to :last with their events, as the service leaves them.
+insert into agent_operations (
+    operation_id, version, created_at, updated_at,
+    attempt_count, attempt_floor, check_count, conflict_count, outcome_conflict_count, two_step, dispatched,
+    first_attempt_at, completed_at,
+    namespace, operation_key, action_type, request_hash, hash_scheme, lease_secret, status,
+    claim_ids, external_id, result_json
+)
+select
+    lpad(to_hex(n), 32, '0')::uuid, 3, now(), now(), 1, 0, 0, 0, 0, false, true, now(), now(),
+    'bench', 'bench-' || lpad(to_hex(n), 25, '0'), 'bench',
+    '1f9bb006ca118bd5ec3a9e85c97c6bafe3461a1ebd9b43f1d74a252c0c653c0c', 'jcs-sha256/1',
+    decode(md5(n::text), 'hex'), 'succeeded', decode(md5(n::text), 'hex'), 'ext-' || lpad(to_hex(n), 16, '0'),
+    '{"id":"pay_2f6d1e0a5b11","status":"paid","amount":4990,"note":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}'
+from generate_series(:first, :last) as n;
+
+insert into agent_operation_events (operation_id, sequence, version, event_at, attempt, kind, status, actor, detail_json)
+select
+    lpad(to_hex(n), 32, '0')::uuid, (pg_current_xact_id()::text::bigint << 12) | e.version, e.version, now(), e.attempt,
+    e.kind, e.status, 'anonymous', e.detail_json
+from generate_series(:first, :last) as n
+cross join (
+    values
+        (1, 0, 'registered', 'pending', null),
+        (2, 1, 'claimed', 'in_progress', '{"lease":{"holder":"bench","claimed_at":1796098678381256,"until":1796098708381256,"duration_ms":30000,"two_step":false},"dispatched":true}'),
+        (3, 1, 'succeeded', 'succeeded', '{"lease":null,"external_id":"ext-0000000000000000","reported_attempt":1}')
+) as e (version, attempt, kind, status, detail_json);

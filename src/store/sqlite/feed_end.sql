@@ -1,0 +1,3 @@
+-- opledger: feed_end
+-- The last event; null where there is none.
+select max(sequence) from agent_operation_events
