@@ -72,6 +72,10 @@ pub struct Config {
     pub store_connections: u32,
     /// How often lapsed leases and unresolved operations are looked for.
     pub sweep_interval: Duration,
+    /// Finished operations that retention takes in one go.
+    pub retention_batch: u32,
+    /// How often the figures are read.
+    pub figures_interval: Option<Duration>,
     /// The largest request message.
     pub max_message_bytes: usize,
     /// Connections older than this are asked to reconnect, so that load spreads over new replicas.
@@ -212,6 +216,29 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "retention-batch",
+        value_name: "N",
+        default: "100",
+        help: "Finished operations whose result or key is forgotten in one go, where the policy says so; \
+               a rest follows each batch",
+        set: |config, text| units::integer(text, 1, 1000).map(|value| config.retention_batch = value as u32),
+    },
+    Setting {
+        name: "figures-interval",
+        value_name: "DURATION",
+        default: "15s",
+        help: "How often the figures of unfinished operations are read from the database for /metrics; \
+               \"off\": never",
+        set: |config, text| {
+            let value = units::or_off(text, units::duration)?;
+            if value.is_some_and(|interval| interval < Duration::from_secs(1)) {
+                return Err("must be at least 1s, or \"off\"".into());
+            }
+            config.figures_interval = value;
+            Ok(())
+        },
+    },
+    Setting {
         name: "max-message-bytes",
         value_name: "SIZE",
         default: "4MiB",
@@ -295,6 +322,8 @@ impl Default for Config {
             max_in_flight: 0,
             store_connections: 0,
             sweep_interval: Duration::ZERO,
+            retention_batch: 0,
+            figures_interval: None,
             max_message_bytes: 0,
             max_connection_age: None,
             no_migrate: false,

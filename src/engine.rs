@@ -45,6 +45,8 @@ pub struct Settings {
     pub queue_max: usize,
     /// How often lapsed leases and unresolved operations are looked for.
     pub sweep_interval: Duration,
+    /// Finished operations that retention takes in one go. It rests after each.
+    pub retention_batch: u32,
     /// Records per shard that are kept at hand, so that the common next command needs no load.
     pub cached_rows: usize,
     /// What watchers of the change feed may take.
@@ -58,6 +60,7 @@ impl Default for Settings {
             batch_max: 512,
             queue_max: 4096,
             sweep_interval: Duration::from_secs(1),
+            retention_batch: 100,
             cached_rows: 8192,
             feed: feed::Limits::default(),
         }
@@ -157,8 +160,12 @@ impl Engine {
             }),
         };
         engine.start_gossip();
-        let sweeper = sweep::run(engine.clone(), settings.sweep_interval, engine.inner.stopping.subscribe());
+        let stopping = || engine.inner.stopping.subscribe();
+        let sweeper = sweep::run(engine.clone(), settings.sweep_interval, stopping());
+        let retention =
+            sweep::retain(engine.clone(), settings.sweep_interval, settings.retention_batch, stopping());
         engine.keep(tokio::spawn(sweeper));
+        engine.keep(tokio::spawn(retention));
         engine
     }
 

@@ -16,6 +16,7 @@ pub mod cli;
 pub mod config;
 pub mod engine;
 pub mod failpoint;
+pub mod figures;
 pub mod fingerprint;
 pub mod grpc;
 pub mod health;

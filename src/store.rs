@@ -29,6 +29,18 @@ pub struct Snapshot {
     pub rows: Vec<Option<Operation>>,
 }
 
+/// What a write deletes, in the same transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Forgets {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The payload and the events of before; what the write itself adds stays.
+    History,
+    /// Everything: the record, its events and its due work. `after` and `events` are not written.
+    Key,
+}
+
 /// One record to write, if it is still what it was.
 pub struct Write {
     /// What must be there: this revision, or (none) no such operation.
@@ -39,6 +51,19 @@ pub struct Write {
     pub after: Operation,
     /// The events of the steps from there to here, in order.
     pub events: Vec<Event>,
+    /// What goes.
+    pub forgets: Forgets,
+}
+
+impl Write {
+    /// What is due once it is written.
+    #[must_use]
+    pub fn due_after(&self) -> Due {
+        match self.forgets {
+            Forgets::Key => Due::default(),
+            Forgets::Nothing | Forgets::History => Due::of(&self.after),
+        }
+    }
 }
 
 /// The time that the writes were decided by.
@@ -105,6 +130,25 @@ pub struct Candidate {
     pub action_type: Arc<str>,
     /// Its name.
     pub key: Key,
+}
+
+/// Unfinished work of one kind and action type, counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Figure {
+    /// What has to happen.
+    pub kind: DueKind,
+    /// To operations of this action type.
+    pub action_type: String,
+    /// And whether their outcome is unknown.
+    pub is_unknown: bool,
+    /// How many.
+    pub count: u64,
+    /// How many of them now.
+    pub due: u64,
+    /// How long the one that is due first has been due; zero where it is not yet.
+    pub due_for: Duration,
+    /// How long the oldest unknown outcome has been unknown.
+    pub unknown_for: Option<Duration>,
 }
 
 /// An event as it was stored.
@@ -203,6 +247,9 @@ pub trait Store: Send + Sync + 'static {
         after_sequence: i64,
         limit: u32,
     ) -> BoxFuture<'a, Result<Option<Vec<StoredEvent>>, Error>>;
+
+    /// Unfinished work, counted; costs as much as there is of it, whatever else is stored.
+    fn figures(&self) -> BoxFuture<'_, Result<Vec<Figure>, Error>>;
 
     /// The events of a namespace among the next `limit` events of all namespaces after a sequence number.
     /// Complete and final: whatever is committed later has a greater number than all that this has

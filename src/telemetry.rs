@@ -1,5 +1,9 @@
 //! Logs to stderr, and the metrics that /metrics shows.
 
+mod work;
+
+pub use work::WorkFigures;
+
 use crate::config::LogFormat;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -138,6 +142,7 @@ pub struct Metrics {
     calls: [CallMeters; Method::ALL.len()],
     store_errors: [Counter; 4],
     policy_reloads: [Counter; 2],
+    work: work::Work,
     /// Calls of the ledger under way.
     pub in_flight: Gauge,
     /// Calls refused because too many were under way.
@@ -171,6 +176,7 @@ impl Metrics {
             register_family(ours, "store_errors", "Failures of the store", "kind", STORE_FAILURES);
         let policy_reloads =
             register_family(ours, "policy_reloads", "Times the policy was read again", "result", RELOADS);
+        let work = work::Work::register(ours);
         let mut gauge = |name, help: &str| register(ours, name, help, Gauge::<i64>::default());
         let in_flight = gauge("rpc_in_flight", "Calls of the ledger under way");
         let connections = gauge("connections", "Open connections of the gRPC listener");
@@ -189,6 +195,7 @@ impl Metrics {
             batch_size,
             store_errors,
             policy_reloads,
+            work,
             in_flight,
             connections,
             registry,
@@ -214,6 +221,16 @@ impl Metrics {
     /// The policy file was read again.
     pub fn policy_reloaded(&self, accepted: bool) {
         self.policy_reloads[usize::from(!accepted)].inc();
+    }
+
+    /// What the database says about unfinished work.
+    pub fn show_work(&self, figures: &WorkFigures) {
+        self.work.show(figures);
+    }
+
+    /// This replica has written an operation's outcome.
+    pub fn operation_finished(&self, action_type: &Arc<str>, succeeded: bool) {
+        self.work.finished(action_type, succeeded);
     }
 
     /// All metrics as OpenMetrics text.

@@ -52,6 +52,10 @@ create table agent_operations (
     review_since timestamptz,
     -- When it succeeded or finally failed.
     completed_at timestamptz,
+    -- When retention looks at it next; null where the policy keeps everything.
+    retain_until timestamptz,
+    -- When the result, the payload and the events up to then were deleted.
+    result_forgotten_at timestamptz,
     -- The poll that took the current lease, so that its repeat gets it again.
     poll_id uuid,
     -- Checkers' leases that were ever granted.
@@ -111,7 +115,7 @@ create table agent_operations (
 with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
 -- The journal: one row for each accepted change and each notable refusal. Append only: nothing
--- updates a row, and only retention deletes it together with its operation.
+-- updates a row, and only retention deletes it: with its operation, or with the operation's result.
 create table agent_operation_events (
     -- Whose it is.
     operation_id uuid not null,
@@ -160,14 +164,16 @@ create table agent_feed (
 insert into agent_feed (sequence_offset) values (0);
 
 -- What has to happen to an operation, and when, if nobody says anything: at most one moment of
--- each kind. Small, because finished operations have none.
+-- each kind. Small, because finished operations have none, except where the policy limits how long they
+-- are kept.
 create table agent_operation_due (
     -- Whose it is.
     operation_id uuid not null,
     -- When it is due.
     due_at timestamptz not null,
     -- What: sweep (a lease ends, an unknown operation counts as unresolved), check (the provider
-    -- has to be asked), deliver (waits for a deliverer), review (a person has to decide).
+    -- has to be asked), deliver (waits for a deliverer), review (a person has to decide), retain (the result or the
+    -- key of a finished operation is no longer kept).
     kind text collate "C" not null,
     -- The operation's namespace.
     namespace varchar(64) collate "C" not null,
@@ -175,19 +181,22 @@ create table agent_operation_due (
     action_type varchar(80) collate "C" not null,
     -- The poll that holds the lease whose end is due.
     poll_id uuid,
+    -- Since when the outcome has been unknown, where it is: so that the figures need no other table.
+    unknown_since timestamptz,
 
     -- Sets and deletes one operation's moments.
     primary key (operation_id, kind),
     constraint kind_is_known
-        check (kind in ('sweep', 'check', 'deliver', 'review'))
+        check (kind in ('sweep', 'check', 'deliver', 'review', 'retain'))
 )
 -- Rows come and go quickly; vacuum must keep up although the table stays small.
 with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 
--- Takes what has to be looked at or decided, longest due first: the sweeper and the reviews. A row's kind
+-- Takes what has to be looked at or decided, longest due first: the sweeper, the reviews and retention. A row's
+-- kind
 -- never changes, so each row stands in one of the two partial indexes.
 create index agent_operation_due_by_moment on agent_operation_due (kind, due_at)
-    where kind in ('sweep', 'review');
+    where kind in ('sweep', 'review', 'retain');
 
 -- Takes what a checker or a deliverer may have, action type by action type, longest due first.
 create index agent_operation_due_for_polls on agent_operation_due (namespace, kind, action_type, due_at)
@@ -227,6 +236,8 @@ create type agent_operation_write_1 as (
     deliver_at timestamptz,
     review_since timestamptz,
     completed_at timestamptz,
+    retain_until timestamptz,
+    result_forgotten_at timestamptz,
     poll_id uuid,
     check_lease text,
     status text,
@@ -276,5 +287,6 @@ create type agent_operation_due_write_1 as (
     -- See agent_operation_due for these.
     namespace text,
     action_type text,
-    poll_id uuid
+    poll_id uuid,
+    unknown_since timestamptz
 );

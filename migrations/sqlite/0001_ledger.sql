@@ -55,6 +55,10 @@ create table agent_operations (
     review_since integer,
     -- When it succeeded or finally failed.
     completed_at integer,
+    -- When retention looks at it next; null where the policy keeps everything.
+    retain_until integer,
+    -- When the result, the payload and the events up to then were deleted.
+    result_forgotten_at integer,
     -- Whose keys these are; separate namespaces never meet.
     namespace text not null check (length(namespace) between 1 and 64),
     -- The stable name of the intention, kept across retries.
@@ -101,7 +105,7 @@ create table agent_operations (
 ) strict;
 
 -- The journal: one row for each accepted change and each notable refusal. Append only: nothing
--- updates a row, and only retention deletes it together with its operation.
+-- updates a row, and only retention deletes it: with its operation, or with the operation's result.
 create table agent_operation_events (
     -- Grows over all operations, in the order of the commits; never used twice.
     sequence integer primary key autoincrement,
@@ -132,13 +136,15 @@ create table agent_operation_events (
 create index agent_operation_events_by_operation on agent_operation_events (operation_id);
 
 -- What has to happen to an operation, and when, if nobody says anything: at most one moment of
--- each kind. Small, because finished operations have none.
+-- each kind. Small, because finished operations have none, except where the policy limits how long they
+-- are kept.
 create table agent_operation_due (
     -- Whose it is.
     operation_id text not null,
     -- What: sweep (a lease ends, an unknown operation counts as unresolved), check (the provider
-    -- has to be asked), deliver (waits for a deliverer), review (a person has to decide).
-    kind text not null check (kind in ('sweep', 'check', 'deliver', 'review')),
+    -- has to be asked), deliver (waits for a deliverer), review (a person has to decide), retain (the result or the
+    -- key of a finished operation is no longer kept).
+    kind text not null check (kind in ('sweep', 'check', 'deliver', 'review', 'retain')),
     -- When it is due.
     due_at integer not null,
     -- The operation's namespace.
@@ -147,15 +153,18 @@ create table agent_operation_due (
     action_type text not null,
     -- The poll that holds the lease whose end is due.
     poll_id text,
+    -- Since when the outcome has been unknown, where it is: so that the figures need no other table.
+    unknown_since integer,
 
     -- Sets and deletes one operation's moments.
     primary key (operation_id, kind)
 ) strict, without rowid;
 
--- Takes what has to be looked at or decided, longest due first: the sweeper and the reviews. A row's kind
+-- Takes what has to be looked at or decided, longest due first: the sweeper, the reviews and retention. A row's
+-- kind
 -- never changes, so each row stands in one of the two partial indexes.
 create index agent_operation_due_by_moment on agent_operation_due (kind, due_at)
-    where kind in ('sweep', 'review');
+    where kind in ('sweep', 'review', 'retain');
 
 -- Takes what a checker or a deliverer may have, action type by action type, longest due first.
 create index agent_operation_due_for_polls on agent_operation_due (namespace, kind, action_type, due_at)

@@ -52,6 +52,8 @@ pub struct OperationJson<'a> {
     update_time: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     complete_time: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_forget_time: Option<String>,
 }
 
 impl<'a> From<&'a Operation> for OperationJson<'a> {
@@ -85,6 +87,7 @@ impl<'a> From<&'a Operation> for OperationJson<'a> {
             create_time: time(&operation.create_time),
             update_time: time(&operation.update_time),
             complete_time: time(&operation.complete_time),
+            result_forget_time: time(&operation.result_forget_time),
         }
     }
 }

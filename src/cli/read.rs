@@ -154,6 +154,7 @@ pub fn show_operation(operation: &Operation, next_step: NextStep) {
     row("created", time(&operation.create_time));
     row("updated", time(&operation.update_time));
     row("completed", time(&operation.complete_time));
+    row("result forgotten", time(&operation.result_forget_time));
     output::line(format!("{}  {}", table::status_styled(operation.status()), operation_name(operation)));
     table::print(table, &[0]);
 }

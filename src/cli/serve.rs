@@ -9,6 +9,7 @@ use crate::{
     admin,
     config::Config,
     engine::{self, Engine},
+    figures,
     grpc::{self, LedgerService},
     health::{self, Health, Readiness},
     policy_file::{self, Policies},
@@ -88,9 +89,14 @@ async fn serve(config: &Config) -> Result<(), String> {
         shards: shards(config),
         queue_max: config.max_in_flight,
         sweep_interval: config.sweep_interval,
+        retention_batch: config.retention_batch,
         ..engine::Settings::default()
     };
     let engine = Engine::start(parts.store.clone(), parts.policies.clone(), settings, metrics.clone());
+    if let Some(interval) = config.figures_interval {
+        let (store, metrics) = (parts.store.clone(), metrics.clone());
+        tokio::spawn(figures::run(store, metrics, health.clone(), interval, shutdown.clone()));
+    }
     tokio::spawn(health::monitor(parts.store, health.clone(), shutdown.clone()));
     tokio::spawn({
         let (engine, shutdown) = (engine.clone(), shutdown.clone());

@@ -2,9 +2,9 @@
 
 use super::Error;
 use crate::{
-    ledger::{Action, Command, Due, Event, Key, Operation, Refused, Reply, Timestamp, transition},
+    ledger::{Action, Command, Due, Event, EventKind, Key, Operation, Refused, Reply, Timestamp, transition},
     policy_file::PolicySet,
-    store::Write,
+    store::{Forgets, Write},
 };
 use tokio::sync::oneshot;
 
@@ -55,6 +55,7 @@ impl Group {
         let mut current = base.clone();
         let mut events: Vec<Event> = Vec::new();
         let mut changed = false;
+        let mut forgets = Forgets::Nothing;
         let mut answers = Vec::with_capacity(self.jobs.len());
         for job in &self.jobs {
             let action_type = match (&current, &job.command.action) {
@@ -66,18 +67,33 @@ impl Group {
             let decision = transition(current.as_ref(), &job.command, policy, now);
             for change in decision.changes {
                 changed = true;
+                if change.event.as_ref().is_some_and(|event| event.kind == EventKind::ResultForgotten) {
+                    forgets = Forgets::History;
+                }
                 current = Some(change.after);
                 events.extend(change.event);
             }
             answers.push(decision.answer);
+            if decision.forgets_key {
+                // The rest wait for the next batch: one write cannot both end a key and begin it again.
+                forgets = Forgets::Key;
+                break;
+            }
         }
-        let write = current.filter(|_| changed).map(|after| Write {
+        let write = current.filter(|_| changed || forgets == Forgets::Key).map(|after| Write {
             expected: base.as_ref().map(Operation::revision),
             due_before: base.as_ref().map(Due::of).unwrap_or_default(),
             after,
             events,
+            forgets,
         });
         self.fold = Some(Fold { answers, write });
+    }
+
+    /// Takes out the commands that came after the end of their key and are still undecided.
+    pub fn take_undecided(&mut self) -> Vec<Job> {
+        let decided = self.fold.as_ref().map_or(0, |fold| fold.answers.len());
+        self.jobs.split_off(decided.min(self.jobs.len()))
     }
 
     /// Sends the decided answers.

@@ -9,7 +9,7 @@ use super::{
     waiters::{KeyHash, Waiters},
 };
 use crate::{
-    ledger::{Due, DueKind, EventKind, Key, Operation, Status},
+    ledger::{DueKind, EventKind, Key, Operation, Status},
     policy_file::Policies,
     store::{self, DecidedAt, Store, Swapped, Write},
     telemetry::{Metrics, StoreFailure},
@@ -196,7 +196,7 @@ impl Shard {
         self.parts.clock.learn(swapped.now);
         let mut is_work_due = false;
         let mut changed = Vec::new();
-        for ((group, write), written) in groups.into_iter().zip(writes).zip(&swapped.written) {
+        for ((mut group, write), written) in groups.into_iter().zip(writes).zip(&swapped.written) {
             if *written {
                 self.count(&write);
                 is_work_due |= has_work(&write);
@@ -207,6 +207,7 @@ impl Shard {
                     changed.push(hash);
                 }
                 self.remember(write.after);
+                again.extend(group.take_undecided());
                 group.answer();
             } else {
                 self.parts.metrics.swaps_stale.inc();
@@ -283,6 +284,10 @@ impl Shard {
                 EventKind::LeaseExpired => _ = metrics.lease_expiries.inc(),
                 EventKind::ConflictRefused => _ = metrics.conflicts_refused.inc(),
                 EventKind::OutcomeConflict => _ = metrics.outcome_conflicts.inc(),
+                EventKind::Succeeded | EventKind::FailedFinal => {
+                    let succeeded = event.kind == EventKind::Succeeded;
+                    metrics.operation_finished(&write.after.identity.action_type, succeeded);
+                }
                 _ => {}
             }
         }
@@ -291,7 +296,7 @@ impl Shard {
 
 /// True where checkers or deliverers have something to do, now or some time.
 fn has_work(write: &Write) -> bool {
-    let due = Due::of(&write.after);
+    let due = write.due_after();
     due.changes_from(write.due_before)
         .any(|(kind, moment)| matches!(kind, DueKind::Check | DueKind::Deliver) && moment.is_some())
 }

@@ -123,6 +123,7 @@ pub(super) fn operation(operation: Operation) -> proto::Operation {
         create_time: Some(timestamp(identity.created_at)),
         update_time: Some(timestamp(state.updated_at)),
         complete_time: state.completed_at.map(timestamp),
+        result_forget_time: state.result_forgotten_at.map(timestamp),
     }
 }
 

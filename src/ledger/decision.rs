@@ -27,6 +27,8 @@ pub enum NextStep {
 pub struct Decision {
     /// At most two: where a lease has lapsed, that comes first.
     pub changes: Vec<Change>,
+    /// The operation's key is no longer kept: after the changes, everything of it is deleted.
+    pub forgets_key: bool,
     /// The answer. A refusal may still have changes: the lapse, or the note of a conflict.
     pub answer: Result<Reply, Box<Refused>>,
 }

@@ -21,11 +21,14 @@ pub enum DueKind {
     Deliver,
     /// A person has to decide; due since.
     Review,
+    /// Retention has to look: the result, or the key, of a finished operation is no longer kept.
+    Retain,
 }
 
 impl DueKind {
     /// All kinds.
-    pub const ALL: [DueKind; 4] = [DueKind::Sweep, DueKind::Check, DueKind::Deliver, DueKind::Review];
+    pub const ALL: [DueKind; 5] =
+        [DueKind::Sweep, DueKind::Check, DueKind::Deliver, DueKind::Review, DueKind::Retain];
 
     /// The text in the database.
     #[must_use]
@@ -35,6 +38,7 @@ impl DueKind {
             DueKind::Check => "check",
             DueKind::Deliver => "deliver",
             DueKind::Review => "review",
+            DueKind::Retain => "retain",
         }
     }
 }
@@ -46,12 +50,14 @@ pub struct DueMoment {
     pub at: Timestamp,
     /// The poll that holds the lease whose end this is.
     pub poll_id: Option<Uuid>,
+    /// Since when the outcome has been unknown, where it is: the figures are read from here alone.
+    pub unknown_since: Option<Timestamp>,
 }
 
 /// The due work of one operation: at most one moment of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Due {
-    moments: [Option<DueMoment>; 4],
+    moments: [Option<DueMoment>; 5],
 }
 
 impl Due {
@@ -66,13 +72,18 @@ impl Due {
         };
         let check = if state.status == Status::Unknown { state.next_check_at } else { None };
         let deliver = state.deliver_at.filter(|_| state.review_reason.is_none());
-        let plain = |at: Timestamp| DueMoment { at, poll_id: None };
-        let held = |at: Timestamp| DueMoment { at, poll_id: state.poll_id };
+        // What a person still has to decide is never forgotten.
+        let retain =
+            state.retain_until.filter(|_| state.status.is_terminal() && state.review_reason.is_none());
+        let unknown_since = state.unknown_since.filter(|_| state.status == Status::Unknown);
+        let plain = |at: Timestamp| DueMoment { at, poll_id: None, unknown_since };
+        let held = |at: Timestamp| DueMoment { poll_id: state.poll_id, ..plain(at) };
         let sweep = match state.status {
             Status::InProgress => sweep.map(held),
             _ => sweep.map(plain),
         };
-        Self { moments: [sweep, check.map(held), deliver.map(plain), state.review_since.map(plain)] }
+        let review = state.review_since.map(plain);
+        Self { moments: [sweep, check.map(held), deliver.map(plain), review, retain.map(plain)] }
     }
 
     /// The moment of one kind.

@@ -170,6 +170,15 @@ pub struct Detail {
     /// See [`State::outcome_conflict_count`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome_conflict_count: Option<i32>,
+    /// See [`State::conflict_count`]; only where the events before are no longer kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conflict_count: Option<i32>,
+    /// See [`State::first_attempt_at`]; only where the events before are no longer kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_attempt_at: Option<Timestamp>,
+    /// See [`State::completed_at`]; only where the events before are no longer kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completed_at: Option<Timestamp>,
     /// Why it happened, as a short code: `lease_expired`, `undispatched`, `max_attempts`, …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -241,6 +250,17 @@ impl Detail {
         for_each_carried_field!(each);
         self
     }
+
+    /// All that the events before this one said of the record: they are deleted, and [`replay`] begins here.
+    #[must_use]
+    pub fn image(created_at: Timestamp, state: &State) -> Self {
+        Self {
+            conflict_count: Some(state.conflict_count),
+            first_attempt_at: state.first_attempt_at,
+            completed_at: state.completed_at,
+            ..Self::default().with_changes(&State::unborn(created_at), state)
+        }
+    }
 }
 
 impl State {
@@ -276,6 +296,8 @@ impl State {
             reports: Reports::default(),
             updated_at: at,
             completed_at: None,
+            retain_until: None,
+            result_forgotten_at: None,
         }
     }
 }
@@ -283,7 +305,7 @@ impl State {
 /// Rebuilds a record from its identity and its events, in order.
 ///
 /// Gives all but what events never carry: the result, the claim and poll ids, the digest of the last report,
-/// and the count of conflicts beyond those that were kept.
+/// when retention looks next, and the count of conflicts beyond those that were kept.
 #[must_use]
 pub fn replay<'a>(identity: Arc<Identity>, events: impl IntoIterator<Item = &'a Event>) -> Operation {
     let mut state = State::unborn(identity.created_at);
@@ -293,6 +315,15 @@ pub fn replay<'a>(identity: Arc<Identity>, events: impl IntoIterator<Item = &'a 
             continue;
         }
         let detail = &event.detail;
+        if event.kind == EventKind::ResultForgotten {
+            state = State {
+                conflict_count: detail.conflict_count.unwrap_or(0),
+                first_attempt_at: detail.first_attempt_at,
+                completed_at: detail.completed_at,
+                result_forgotten_at: Some(event.at),
+                ..State::unborn(identity.created_at)
+            };
+        }
         macro_rules! each {
             ($($field:ident),*) => {$(
                 if let Some(value) = &detail.$field {

@@ -96,7 +96,7 @@ pub struct Identity {
     pub labels: BTreeMap<String, String>,
     /// The operation that this one is a part of.
     pub parent_operation_key: Option<String>,
-    /// The request as it was sent, only where the caller asked to store it.
+    /// The request as it was sent, only where the caller asked to store it, and until it is forgotten.
     pub payload_json: Option<String>,
     /// Random bytes from which this operation's lease tokens are derived. Secret.
     pub lease_secret: [u8; 16],
@@ -165,6 +165,11 @@ pub struct State {
     pub updated_at: Timestamp,
     /// When it became terminal.
     pub completed_at: Option<Timestamp>,
+    /// When retention looks at it next; none where the policy keeps all for ever. Planned from the policy,
+    /// so events do not carry it.
+    pub retain_until: Option<Timestamp>,
+    /// When the result, the payload and the events up to then were deleted.
+    pub result_forgotten_at: Option<Timestamp>,
 }
 
 /// The record of one operation: the part written once, shared, and the part that changes.

@@ -11,6 +11,7 @@ mod extend;
 mod mark_unknown;
 mod reconcile;
 mod register;
+mod retain;
 mod schedule;
 
 use super::{
@@ -45,6 +46,9 @@ pub fn transition(
         Action::ClaimCheck(request) => check::claim(&mut draft, request),
         Action::Observe => {
             expire::notice(&mut draft);
+            if retain::notice(&mut draft) {
+                return draft.forget_key();
+            }
             Ok(draft.reply())
         }
     };

@@ -10,8 +10,8 @@ mod lanes;
 mod listen;
 
 use super::{
-    BoxFuture, Candidate, DecidedAt, Error, FeedChanges, FeedPage, ListQuery, Listener, PollQuery, Settings,
-    Snapshot, Store, StoredEvent, Swapped, Write, error, migrate, row, row::Cells,
+    BoxFuture, Candidate, DecidedAt, Error, FeedChanges, FeedPage, Figure, ListQuery, Listener, PollQuery,
+    Settings, Snapshot, Store, StoredEvent, Swapped, Write, error, migrate, row, row::Cells,
 };
 use crate::{
     failpoint,
@@ -35,6 +35,7 @@ const POLL_DUE: &str = include_str!("postgres/poll_due.sql");
 const POLL_NEXT: &str = include_str!("postgres/poll_next.sql");
 const POLLED: &str = include_str!("postgres/polled.sql");
 const FIND: &str = include_str!("postgres/find.sql");
+const FIGURES: &str = include_str!("postgres/figures.sql");
 const EVENTS: &str = include_str!("postgres/events.sql");
 const SETTINGS: &str = include_str!("postgres/settings.sql");
 
@@ -131,6 +132,8 @@ fn for_reads(options: PgConnectOptions, settings: &Settings) -> PgConnectOptions
     with_limits(options, settings).options([
         ("plan_cache_mode", "force_custom_plan"),
         ("enable_seqscan", "off"),
+        // A bitmap has no order: it would read a whole backlog for its head.
+        ("enable_bitmapscan", "off"),
         ("max_parallel_workers_per_gather", "0"),
         ("jit", "off"),
     ])
@@ -435,6 +438,13 @@ impl Store for PostgresStore {
             }
             let events = rows.iter().map(|row| row::event(&mut PgCells { row, next: 0 }, key));
             events.filter_map(Result::transpose).collect::<Result<_, _>>().map(Some)
+        })
+    }
+
+    fn figures(&self) -> BoxFuture<'_, Result<Vec<Figure>, Error>> {
+        Box::pin(async move {
+            let rows = self.run(&self.reads, Request::read(FIGURES, PgArguments::default())).await?;
+            rows.iter().map(|row| row::figure(&mut PgCells { row, next: 0 })).collect()
         })
     }
 

@@ -1,11 +1,11 @@
 //! Stored rows ↔ records: the one place that knows the order of the columns.
 
-use super::{Error, FeedChanges, FeedEvent, FeedPage, StoredEvent};
+use super::{Error, FeedChanges, FeedEvent, FeedPage, Figure, StoredEvent};
 use crate::ledger::{
-    CheckLease, Event, EventKind, Identity, Key, Lease, Operation, Reports, State, Status, Timestamp,
-    event::Detail,
+    CheckLease, DueKind, Event, EventKind, Identity, Key, Lease, Operation, Reports, State, Status,
+    Timestamp, event::Detail,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use uuid::Uuid;
 
 /// One row, read from left to right. Each back end says how its types are spelled.
@@ -141,6 +141,8 @@ fn state<C: Cells>(row: &mut Reader<'_, C>) -> Result<State, Error> {
         },
         updated_at: row.need(C::moment)?,
         completed_at: row.maybe(C::moment)?,
+        retain_until: row.maybe(C::moment)?,
+        result_forgotten_at: row.maybe(C::moment)?,
     })
 }
 
@@ -190,6 +192,25 @@ pub(crate) fn event<C: Cells>(cells: &mut C, key: &Key) -> Result<Option<StoredE
         },
     };
     Ok(Some(StoredEvent { sequence, operation_key: key.operation_key.to_string(), event }))
+}
+
+/// Reads a figure: kind, action type, is unknown, count, due, due for, unknown for.
+pub(crate) fn figure<C: Cells>(cells: &mut C) -> Result<Figure, Error> {
+    let mut row = Reader { cells, table: "agent_operation_due", key: String::new() };
+    let micros = |value: i64| Duration::from_micros(u64::try_from(value).unwrap_or(0));
+    let count = |value: i64| u64::try_from(value).unwrap_or(0);
+    Ok(Figure {
+        kind: {
+            let text = row.need(C::text)?;
+            row.sound(DueKind::ALL.into_iter().find(|kind| kind.as_str() == text))?
+        },
+        action_type: row.need(C::text)?,
+        is_unknown: row.need(C::flag)?,
+        count: count(row.need(C::integer)?),
+        due: count(row.need(C::integer)?),
+        due_for: micros(row.need(C::integer)?),
+        unknown_for: row.maybe(C::integer)?.map(micros),
+    })
 }
 
 /// Reads a row of the feed's page: upto, scanned, operation_key, action_type, and an event as [`event`].

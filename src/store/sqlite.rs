@@ -10,8 +10,8 @@ mod feed;
 mod file;
 
 use super::{
-    BoxFuture, Candidate, DecidedAt, Error, FeedChanges, FeedPage, ListQuery, Listener, Operation, PollQuery,
-    Settings, Snapshot, Store, StoredEvent, Swapped, Write, error, migrate, row, row::Cells,
+    BoxFuture, Candidate, DecidedAt, Error, FeedChanges, FeedPage, Figure, ListQuery, Listener, Operation,
+    PollQuery, Settings, Snapshot, Store, StoredEvent, Swapped, Write, error, migrate, row, row::Cells,
 };
 use crate::{
     failpoint,
@@ -57,6 +57,11 @@ const COMMIT: &str = concat!(
     include_str!("sqlite/due_delete.sql"),
     ";\ncommit"
 );
+/// Deletes records; ?1 = which. Gives the ids of those that were deleted.
+const FORGET_KEY: &str = include_str!("sqlite/forget_key.sql");
+/// Deletes what retention no longer keeps; ?1 = payloads, ?2 = events. Goes before what is new is written.
+const FORGET: &str =
+    concat!(include_str!("sqlite/forget_payload.sql"), ";\n", include_str!("sqlite/forget_events.sql"));
 const ROLLBACK: &str = "rollback";
 const LOAD: &str = include_str!("sqlite/load.sql");
 const LIST: &str = include_str!("sqlite/list.sql");
@@ -65,6 +70,7 @@ const POLL_TYPES: &str = include_str!("sqlite/poll_types.sql");
 const POLL_DUE: &str = include_str!("sqlite/poll_due.sql");
 const POLLED: &str = include_str!("sqlite/polled.sql");
 const FIND: &str = include_str!("sqlite/find.sql");
+const FIGURES: &str = include_str!("sqlite/figures.sql");
 const EVENTS: &str = include_str!("sqlite/events.sql");
 
 /// How long SQLite itself waits for another process's lock.
@@ -253,11 +259,11 @@ async fn write(
         .fetch_all(&mut *connection)
         .await
         .map_err(|error| Error::of_read(&error))?;
-    let mut ids = rows
-        .iter()
-        .map(|row| SqliteCells { row, next: 0 }.id().ok().flatten())
-        .collect::<Option<HashSet<Uuid>>>()
-        .ok_or_else(|| Error::unavailable("unexpected answer"))?;
+    let mut ids = written_ids(&rows)?;
+    if !batch.deletes.is_empty() {
+        let rows = query(FORGET_KEY).bind(batch.deletes.finish()).fetch_all(&mut *connection).await;
+        ids.extend(written_ids(&rows.map_err(|error| Error::of_read(&error))?)?);
+    }
     // Looked at once the lock is held, and nothing is durable yet.
     let now = now();
     if !agrees(decided, now) {
@@ -268,18 +274,30 @@ async fn write(
         query(ROLLBACK).execute(connection).await.map_err(|error| Error::of_read(&error))?;
         return Ok(Swapped { now, written });
     }
-    let (journal, due_set, due_delete) =
-        batch::consequences(batch.consequences.iter().filter(|write| ids.contains(&write.id)));
+    let following = batch::consequences(batch.consequences.iter().filter(|write| ids.contains(&write.id)));
+    if !following.forgotten.is_empty() {
+        let (payloads, events) = (following.forgotten_payloads.finish(), following.forgotten.finish());
+        let forget = query(FORGET).bind(payloads).bind(events).execute(&mut *connection).await;
+        forget.map_err(|error| Error::of_read(&error))?;
+    }
     failpoint::before_commit();
     query(COMMIT)
-        .bind(journal.finish())
-        .bind(due_set.finish())
-        .bind(due_delete.finish())
+        .bind(following.journal.finish())
+        .bind(following.due_set.finish())
+        .bind(following.due_delete.finish())
         .execute(connection)
         .await
         .map_err(|error| Error::of_write(&error))?;
     failpoint::after_commit();
     Ok(Swapped { now, written })
+}
+
+/// The ids of the records that a statement wrote.
+fn written_ids(rows: &[SqliteRow]) -> Result<HashSet<Uuid>, Error> {
+    rows.iter()
+        .map(|row| SqliteCells { row, next: 0 }.id().ok().flatten())
+        .collect::<Option<_>>()
+        .ok_or_else(|| Error::unavailable("unexpected answer"))
 }
 
 fn query(sql: &'static str) -> Query<'static, Sqlite, SqliteArguments> {
@@ -483,6 +501,13 @@ impl Store for SqliteStore {
 
     fn listen(&self) -> BoxFuture<'_, Result<Option<Box<dyn Listener>>, Error>> {
         Box::pin(async { Ok(None) })
+    }
+
+    fn figures(&self) -> BoxFuture<'_, Result<Vec<Figure>, Error>> {
+        Box::pin(async move {
+            let rows = fetch(&self.reads, query(FIGURES).bind(now().0)).await?;
+            rows.iter().map(|row| row::figure(&mut SqliteCells { row, next: 0 })).collect()
+        })
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), Error>> {

@@ -6,7 +6,7 @@ use opledger::{
     ledger::{Operation, Status},
     policy_file,
     proto::ErrorReason,
-    telemetry::{Method, Metrics},
+    telemetry::{Method, Metrics, WorkFigures},
 };
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 use tonic::Code;
@@ -191,6 +191,12 @@ fn every_metric_is_in_the_table() {
     let metrics = Metrics::new();
     // A family without a member is not shown.
     metrics.call_ended(Method::Get, Code::Ok, Duration::ZERO);
+    metrics.operation_finished(&"pay".into(), true);
+    metrics.show_work(&WorkFigures {
+        operations: [(("pay".to_owned(), "unknown"), 1)].into(),
+        reviews: [("pay".to_owned(), 1)].into(),
+        ..WorkFigures::default()
+    });
     let text = metrics.encode();
     let served: BTreeSet<(String, String)> = text
         .lines()

@@ -6,8 +6,8 @@ use opledger::{
     ledger::{DueKind, Key, Operation, Timestamp},
     policy_file::{self, Policies},
     store::{
-        BoxFuture, Candidate, DecidedAt, Error, FeedChanges, FeedPage, ListQuery, Listener, PollQuery,
-        Snapshot, Store, StoredEvent, Swapped, Write,
+        BoxFuture, Candidate, DecidedAt, Error, FeedChanges, FeedPage, Figure, ListQuery, Listener,
+        PollQuery, Snapshot, Store, StoredEvent, Swapped, Write,
     },
     telemetry::Metrics,
 };
@@ -113,6 +113,10 @@ impl Store for ShiftedClock {
         limit: u32,
     ) -> BoxFuture<'a, Result<Option<Vec<StoredEvent>>, Error>> {
         self.inner.events(key, after_sequence, limit)
+    }
+
+    fn figures(&self) -> BoxFuture<'_, Result<Vec<Figure>, Error>> {
+        self.inner.figures()
     }
 
     fn feed<'a>(

@@ -40,7 +40,8 @@ pub fn seed(test: &str) -> u64 {
 
 /// A history of one operation.
 pub fn history(random: &mut Random, steps: u64) -> Vec<String> {
-    let action = random.pick(&["pay", "pay", "mail", "same-key", "same-key", "ask", "keep"]);
+    let action =
+        random.pick(&["pay", "pay", "mail", "same-key", "same-key", "ask", "keep", "brief", "tidy", "gone"]);
     let register = format!("register{}/{action}", random.pick(&["", "!"]));
     let mut history = vec![register.clone()];
     let mut claims = 0;
@@ -82,7 +83,18 @@ fn step(random: &mut Random, register: &str, claims: &mut u64) -> String {
             let by = random.pick(&["", "", "@1", "@2", "@9", "@c1", "@c2", "?2", "?3", "?4"]);
             format!("{who}-{what}{by}")
         }
-        20 => random.pick(&["observe", "check:P", "check:Q", "check:R", "deliver:P", "deliver:Q"]).into(),
-        _ => format!("wait:{}", random.pick(&["1", "10", "31", "61", "200", "301", "901"])),
+        20 => random
+            .pick(&[
+                "observe",
+                "observe",
+                "observe",
+                "check:P",
+                "check:Q",
+                "check:R",
+                "deliver:P",
+                "deliver:Q",
+            ])
+            .into(),
+        _ => format!("wait:{}", random.pick(&["1", "10", "31", "61", "200", "301", "901", "86401"])),
     }
 }

@@ -5,7 +5,7 @@ use opledger::{
         CheckLease, Due, Event, EventKind, Identity, Key, Lease, Operation, Reports, State, Status,
         Timestamp, event::Detail,
     },
-    store::{DecidedAt, Store, Write},
+    store::{DecidedAt, Forgets, Store, Write},
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -89,6 +89,8 @@ pub fn full(namespace: &str, operation_key: &str, status: Status) -> Operation {
             .unwrap(),
         updated_at: at(8),
         completed_at: Some(at(9)),
+        retain_until: Some(at(12)),
+        result_forgotten_at: Some(at(13)),
     };
     operation
 }
@@ -111,6 +113,7 @@ pub fn insert(operation: &Operation) -> Write {
         due_before: Due::default(),
         after: operation.clone(),
         events: vec![event(operation, EventKind::Registered, Detail::default())],
+        forgets: Forgets::Nothing,
     }
 }
 
@@ -125,6 +128,7 @@ pub fn step(before: &Operation, kind: EventKind, change: impl FnOnce(&mut State)
         due_before: Due::of(before),
         events: vec![event(&after, kind, detail)],
         after,
+        forgets: Forgets::Nothing,
     }
 }
 
@@ -182,6 +186,7 @@ impl CloneForTest for Write {
             due_before: self.due_before,
             after: self.after.clone(),
             events: self.events.clone(),
+            forgets: self.forgets,
         }
     }
 }

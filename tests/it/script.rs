@@ -4,8 +4,8 @@
 use opledger::{
     engine::{self, Engine},
     ledger::{
-        Action, ClaimOptions, Command, Event, Evidence, Key, LeaseToken, NextStep, Observation, Operation,
-        Outcome, Refusal, Refused, Reply, Timestamp,
+        Action, ClaimOptions, Command, Event, EventKind, Evidence, Key, LeaseToken, NextStep, Observation,
+        Operation, Outcome, Refusal, Refused, Reply, Timestamp,
         command::{Claim, ClaimCheck, Complete, Extend, MarkUnknown, Reconcile, Register},
         transition,
     },
@@ -40,6 +40,13 @@ tool_policy:
     retry: { on_timeout: require_human_review }
   keep:
     on_unresolved: keep_unknown
+  brief:
+    provider: { lookup: authoritative, absence_settle_seconds: 60 }
+    retention: { result_days: 1, key_days: 3 }
+  tidy:
+    retention: { result_days: 1 }
+  gone:
+    retention: { key_days: 1 }
   small:
     result: { max_bytes: 16, redact: [/card] }
 ";
@@ -89,10 +96,19 @@ impl Target for Core {
         let decision = transition(current.as_ref(), &command, policy, inner.now);
         assert!(decision.changes.len() <= 2, "a decision has at most two changes");
         for change in decision.changes {
+            // What retention deletes of the journal.
+            if change.event.as_ref().is_some_and(|event| event.kind == EventKind::ResultForgotten)
+                && let Some((_, events)) = inner.records.get_mut(&command.key)
+            {
+                events.clear();
+            }
             let entry = inner.records.entry(command.key.clone());
             let (operation, events) = entry.or_insert_with(|| (change.after.clone(), Vec::new()));
             *operation = change.after;
             events.extend(change.event);
+        }
+        if decision.forgets_key {
+            inner.records.remove(&command.key);
         }
         decision.answer
     }
@@ -203,6 +219,10 @@ impl<'a, T: Target> Player<'a, T> {
         let action = self.parse(step);
         let command = Command { key: self.key.clone(), actor: "tester".into(), action };
         let answer = self.target.execute(command).await;
+        // The key was forgotten in between, and the tokens of its first life with it.
+        if answer.as_ref().is_ok_and(|reply| reply.created) {
+            self.tokens.clear();
+        }
         if let Ok(reply) = &answer
             && let Some(lease) = &reply.lease
         {
@@ -377,7 +397,12 @@ pub fn show_record(record: Option<&Operation>) -> String {
         Some(operation) => {
             let state = &operation.state;
             let review = state.review_reason.as_ref().map(|reason| format!(" review({reason})"));
-            format!("{} v{}{}", state.status, state.version, review.unwrap_or_default())
+            let forgotten = if state.result_forgotten_at.is_some() { " forgotten" } else { "" };
+            if !forgotten.is_empty() {
+                assert_eq!((&state.result_json, &state.error_message), (&None, &None));
+                assert_eq!(operation.identity.payload_json, None);
+            }
+            format!("{} v{}{}{forgotten}", state.status, state.version, review.unwrap_or_default())
         }
     }
 }

@@ -11,7 +11,7 @@ use opledger::{
     ledger::{
         Due, DueKind, EventKind, Key, Operation, State, Status, Timestamp, event::Detail, operation::Revision,
     },
-    store::{DecidedAt, Error, ListQuery, PollQuery, Write},
+    store::{DecidedAt, Error, Forgets, ListQuery, PollQuery, Write},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use uuid::Uuid;
@@ -127,6 +127,7 @@ fn conflicts_are_counted_without_a_version() {
             due_before: Due::of(&operation),
             events: vec![event(&after, EventKind::ConflictRefused, Detail::default())],
             after: after.clone(),
+            forgets: Forgets::Nothing,
         };
         assert_eq!(swap(&*store, vec![conflict.clone_for_test()]).await, [true]);
         assert_eq!(swap(&*store, vec![conflict]).await, [false], "the version is the same, the count is not");
@@ -196,7 +197,7 @@ fn due_work_is_set_moved_and_deleted() {
         swap(&*store, operations.iter().map(insert).collect()).await;
         let due = async |kind, limit| -> Vec<String> {
             let keys = match kind {
-                DueKind::Sweep | DueKind::Review => store.due(kind, limit).await.unwrap(),
+                DueKind::Sweep | DueKind::Review | DueKind::Retain => store.due(kind, limit).await.unwrap(),
                 DueKind::Check | DueKind::Deliver => {
                     let query = PollQuery { namespace: "default".to_owned(), kind, action_types: Vec::new() };
                     let found = store.poll_due(&query, limit).await.unwrap();

@@ -1,11 +1,11 @@
 //! Complete: the outcome is known. Also what Complete and Reconcile have in common.
 
-use super::{Answer, draft::Draft, expire};
+use super::{Answer, draft::Draft, expire, retain};
 use crate::{
     fingerprint,
     ledger::{
-        EventKind, Outcome, Refusal, ReportDigest, State, Status, command::Complete, event::Detail,
-        limits::CONFLICT_EVENTS_KEPT,
+        EventKind, Outcome, Policy, Refusal, ReportDigest, State, Status, Timestamp, command::Complete,
+        event::Detail, limits::CONFLICT_EVENTS_KEPT,
     },
 };
 
@@ -128,14 +128,14 @@ pub(super) fn note_contradiction(draft: &mut Draft, outcome: &Outcome, report: R
 
 /// The outcome is known: final.
 pub(super) fn settle(draft: &mut Draft, outcome: &Outcome, detail: Detail) {
-    let now = draft.now;
-    let redact = &draft.policy.result_redact;
+    let (now, policy) = (draft.now, draft.policy);
+    let redact = &policy.result_redact;
     match outcome.clone() {
         Outcome::Succeeded { external_id, result_json } => {
             let result_json = result_json.map(|text| fingerprint::redact(&text, redact));
             draft.accept(EventKind::Succeeded, detail, |state| {
                 let named_before = state.external_id.take();
-                finish(state, Status::Succeeded);
+                finish(state, Status::Succeeded, policy, now);
                 // Two names are two effects until a person says otherwise. The event has the new one, the
                 // events before it the old one.
                 if external_id.is_some() && named_before.is_some() && external_id != named_before {
@@ -145,22 +145,22 @@ pub(super) fn settle(draft: &mut Draft, outcome: &Outcome, detail: Detail) {
                 state.result_json = result_json;
                 state.error_code = None;
                 state.error_message = None;
-                state.completed_at = Some(now);
             });
         }
         Outcome::Failed { error_code, error_message } => {
             draft.accept(EventKind::FailedFinal, detail, |state| {
-                finish(state, Status::FailedFinal);
+                finish(state, Status::FailedFinal, policy, now);
                 state.error_code = Some(error_code);
                 state.error_message = error_message;
-                state.completed_at = Some(now);
             });
         }
     }
 }
 
-fn finish(state: &mut State, status: Status) {
+fn finish(state: &mut State, status: Status, policy: &Policy, now: Timestamp) {
     state.status = status;
+    state.completed_at = Some(now);
+    state.retain_until = retain::planned(state, now, policy);
     state.lease = None;
     state.deliver_at = None;
     state.check_lease = None;

@@ -49,6 +49,12 @@ impl<'a> Draft<'a> {
         self.changes.push(Change { after: self.operation.clone(), event });
     }
 
+    /// Changes what is only planned: the version stays, and there is no event.
+    pub fn amend(&mut self, edit: impl FnOnce(&mut State)) {
+        edit(&mut self.operation.state);
+        self.changes.push(Change { after: self.operation.clone(), event: None });
+    }
+
     fn event(&self, kind: EventKind, detail: Detail) -> Event {
         let state = self.state();
         Event {
@@ -136,11 +142,16 @@ impl<'a> Draft<'a> {
                 operation: Some(self.operation.clone()),
             })
         });
-        Decision { changes: self.changes, answer }
+        Decision { changes: self.changes, forgets_key: false, answer }
+    }
+
+    /// From here on there is no such operation.
+    pub fn forget_key(self) -> Decision {
+        Decision { changes: self.changes, forgets_key: true, ..not_found() }
     }
 }
 
 pub(super) fn not_found() -> Decision {
     let refused = Refused { refusal: Refusal::NotFound, operation: None, next_step: None };
-    Decision { changes: Vec::new(), answer: Err(Box::new(refused)) }
+    Decision { changes: Vec::new(), forgets_key: false, answer: Err(Box::new(refused)) }
 }

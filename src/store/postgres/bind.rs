@@ -2,8 +2,8 @@
 //! columns.
 
 use crate::{
-    ledger::{Due, Event, Timestamp},
-    store::{DecidedAt, Error, Write, row},
+    ledger::{Event, Timestamp},
+    store::{DecidedAt, Error, Forgets, Write, row},
 };
 use sqlx::{
     Arguments, Encode, Postgres, Type,
@@ -74,6 +74,8 @@ struct OperationRow<'w> {
     deliver_at: Option<Moment>,
     review_since: Option<Moment>,
     completed_at: Option<Moment>,
+    retain_until: Option<Moment>,
+    result_forgotten_at: Option<Moment>,
     poll_id: Option<Uuid>,
     check_lease: Option<String>,
     status: &'static str,
@@ -128,6 +130,8 @@ impl<'w> OperationRow<'w> {
             deliver_at: s.deliver_at.map(Moment),
             review_since: s.review_since.map(Moment),
             completed_at: s.completed_at.map(Moment),
+            retain_until: s.retain_until.map(Moment),
+            result_forgotten_at: s.result_forgotten_at.map(Moment),
             poll_id: s.poll_id,
             check_lease: s.check_lease.as_ref().map(row::check_lease_to_json),
             status: s.status.as_str(),
@@ -190,6 +194,7 @@ struct DueRow<'w> {
     namespace: &'w str,
     action_type: &'w str,
     poll_id: Option<Uuid>,
+    unknown_since: Option<Moment>,
 }
 
 /// Names the composite type of a row, and so of an array of rows.
@@ -239,26 +244,41 @@ fn encode(arguments: &mut PgArguments, decided: DecidedAt, writes: &[Write]) -> 
     let (earliest, latest) = window(decided);
     arguments.add(Moment(earliest))?;
     arguments.add(Moment(latest))?;
-    arguments.add(writes.iter().map(OperationRow::of).bind_iter())?;
-    let events = writes.iter().flat_map(|write| {
+    let kept = || writes.iter().filter(|write| write.forgets != Forgets::Key);
+    arguments.add(kept().map(OperationRow::of).bind_iter())?;
+    let events = kept().flat_map(|write| {
         let id = write.after.identity.operation_id;
         write.events.iter().map(move |event| EventRow::of(id, event))
     });
     arguments.add(events.bind_iter())?;
     let due = || {
         writes.iter().flat_map(|write| {
-            Due::of(&write.after).changes_from(write.due_before).map(|(kind, moment)| DueRow {
+            write.due_after().changes_from(write.due_before).map(|(kind, moment)| DueRow {
                 operation_id: write.after.identity.operation_id,
                 kind: kind.as_str(),
                 due_at: moment.map(|moment| Moment(moment.at)),
                 namespace: &write.after.identity.key.namespace,
                 action_type: &write.after.identity.action_type,
                 poll_id: moment.and_then(|moment| moment.poll_id),
+                unknown_since: moment.and_then(|moment| moment.unknown_since).map(Moment),
             })
         })
     };
     arguments.add(due().filter(|row| row.due_at.is_some()).bind_iter())?;
-    arguments.add(due().filter(|row| row.due_at.is_none()).bind_iter())
+    arguments.add(due().filter(|row| row.due_at.is_none()).bind_iter())?;
+    forgotten(arguments, writes)
+}
+
+/// What retention deletes: almost always nothing.
+fn forgotten(arguments: &mut PgArguments, writes: &[Write]) -> Result<(), BoxDynError> {
+    let those = |forgets: Forgets| writes.iter().filter(move |write| write.forgets == forgets);
+    let id = |write: &Write| write.after.identity.operation_id;
+    let (histories, keys) = (those(Forgets::History), || those(Forgets::Key));
+    arguments.add(histories.map(id).collect::<Vec<Uuid>>())?;
+    arguments.add(keys().map(id).collect::<Vec<Uuid>>())?;
+    let expected = || keys().map(|write| write.expected.as_ref());
+    arguments.add(expected().map(|e| e.map(|e| e.version)).collect::<Vec<_>>())?;
+    arguments.add(expected().map(|e| e.map(|e| e.conflict_count)).collect::<Vec<_>>())
 }
 
 /// The moments between which the database's clock must stand, kept within what PostgreSQL takes.

@@ -5,7 +5,7 @@ select o.namespace, o.operation_key
 from (
     select d.operation_id, d.due_at
     from agent_operation_due as d
-    where d.kind in ('sweep', 'review') and d.kind = $1::text and d.due_at <= statement_timestamp()
+    where d.kind in ('sweep', 'review', 'retain') and d.kind = $1::text and d.due_at <= statement_timestamp()
     order by d.due_at
     limit $2::bigint
 ) as d

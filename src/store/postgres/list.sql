@@ -8,7 +8,8 @@ select
     o.external_id, o.result_json, o.error_code, o.error_message, o.first_attempt_at, o.attempt_ended_at,
     o.unknown_since, o.escalate_at, o.next_check_at, o.check_count,
     o.deliver_at, o.check_lease, o.check_lease_count, o.poll_id, o.review_reason, o.review_since,
-    o.conflict_count, o.outcome_conflict_count, o.last_report, o.updated_at, o.completed_at
+    o.conflict_count, o.outcome_conflict_count, o.last_report, o.updated_at, o.completed_at,
+    o.retain_until, o.result_forgotten_at
 from agent_operations as o
 where o.namespace = $1::text
     and ($2::uuid is null or o.operation_id < $2::uuid)

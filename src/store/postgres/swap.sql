@@ -16,7 +16,8 @@ inserted as (
         operation_id, version, created_at, updated_at,
         attempt_count, attempt_floor, check_count, check_lease_count, conflict_count, outcome_conflict_count, two_step, dispatched,
         lease_claimed_at, lease_until, lease_duration_ms, first_attempt_at, attempt_ended_at,
-        unknown_since, escalate_at, next_check_at, deliver_at, review_since, completed_at, poll_id, check_lease,
+        unknown_since, escalate_at, next_check_at, deliver_at, review_since, completed_at, retain_until,
+        result_forgotten_at, poll_id, check_lease,
         namespace, operation_key, action_type, request_hash, hash_scheme, lease_secret,
         status, claim_ids, lease_holder, external_id, result_json, error_code, error_message,
         review_reason, last_report, labels, parent_operation_key, payload_json
@@ -25,7 +26,8 @@ inserted as (
         operation_id, version, created_at, updated_at,
         attempt_count, attempt_floor, check_count, check_lease_count, conflict_count, outcome_conflict_count, two_step, dispatched,
         lease_claimed_at, lease_until, lease_duration_ms, first_attempt_at, attempt_ended_at,
-        unknown_since, escalate_at, next_check_at, deliver_at, review_since, completed_at, poll_id, check_lease,
+        unknown_since, escalate_at, next_check_at, deliver_at, review_since, completed_at, retain_until,
+        result_forgotten_at, poll_id, check_lease,
         namespace, operation_key, action_type, request_hash, hash_scheme, lease_secret,
         status, claim_ids, lease_holder, external_id, result_json, error_code, error_message,
         review_reason, last_report, labels, parent_operation_key, payload_json
@@ -68,7 +70,10 @@ updated as (
         outcome_conflict_count = b.outcome_conflict_count,
         last_report = b.last_report,
         updated_at = b.updated_at,
-        completed_at = b.completed_at
+        completed_at = b.completed_at,
+        retain_until = b.retain_until,
+        result_forgotten_at = b.result_forgotten_at,
+        payload_json = case when o.operation_id = any($7::uuid[]) then null else o.payload_json end
     from (
         -- The row's place is looked up one by one, so that no statistics can talk the planner into
         -- reading the table or into another order of locks.
@@ -83,10 +88,28 @@ updated as (
         and o.conflict_count = b.expected_conflict_count
     returning o.operation_id
 ),
+forgotten as (
+    -- Operations whose key is no longer kept.
+    delete from agent_operations as o
+    using (
+        select
+            f.expected_version, f.expected_conflict_count,
+            (select place.ctid from agent_operations as place where place.operation_id = f.operation_id) as place
+        from unnest($8::uuid[], $9::bigint[], $10::integer[])
+            as f (operation_id, expected_version, expected_conflict_count)
+        where (select agrees from clock)
+    ) as b
+    where o.ctid = b.place
+        and o.version = b.expected_version
+        and o.conflict_count = b.expected_conflict_count
+    returning o.operation_id
+),
 written as materialized (
     select operation_id from inserted
     union all
     select operation_id from updated
+    union all
+    select operation_id from forgotten
 ),
 -- "(… in …) is true" keeps the sub-select a hash table; a plain "in" may become a nested loop.
 journal as (
@@ -103,12 +126,28 @@ journal as (
         as e (operation_id, version, event_at, attempt, kind, status, actor, detail_json, place)
     where (e.operation_id in (select operation_id from written)) is true
 ),
+journal_deleted as (
+    -- What the statement itself adds is not in its snapshot, and stays.
+    delete from agent_operation_events as e
+    using (
+        select found.place
+        from (select unnest($7::uuid[] || $8::uuid[]) as operation_id) as f
+        cross join lateral (
+            select place.ctid as place from agent_operation_events as place
+            where place.operation_id = f.operation_id
+            offset 0
+        ) as found
+        where (f.operation_id in (select operation_id from written)) is true
+    ) as gone
+    where e.ctid = gone.place
+),
 due_set as (
-    insert into agent_operation_due (operation_id, kind, due_at, namespace, action_type, poll_id)
-    select d.operation_id, d.kind, d.due_at, d.namespace, d.action_type, d.poll_id
+    insert into agent_operation_due (operation_id, kind, due_at, namespace, action_type, poll_id, unknown_since)
+    select d.operation_id, d.kind, d.due_at, d.namespace, d.action_type, d.poll_id, d.unknown_since
     from unnest($5::agent_operation_due_write_1[]) as d
     where (d.operation_id in (select operation_id from written)) is true
-    on conflict (operation_id, kind) do update set due_at = excluded.due_at, poll_id = excluded.poll_id
+    on conflict (operation_id, kind) do update
+    set due_at = excluded.due_at, poll_id = excluded.poll_id, unknown_since = excluded.unknown_since
 ),
 due_deleted as (
     delete from agent_operation_due as d

@@ -1,8 +1,8 @@
 //! Records → the JSON that SQLite's statements unpack: one array for each row.
 
 use crate::{
-    ledger::{Due, DueKind, DueMoment, Event, Identity, State, Timestamp},
-    store::{Write, row},
+    ledger::{DueKind, DueMoment, Event, Identity, State, Timestamp},
+    store::{Forgets, Write, row},
 };
 use std::{fmt::Write as _, sync::Arc};
 use uuid::Uuid;
@@ -16,6 +16,10 @@ pub(super) struct Rows {
 }
 
 impl Rows {
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
     /// The whole text.
     pub(super) fn finish(mut self) -> String {
         self.text.push_str(if self.rows == 0 { "[]" } else { "]]" });
@@ -146,6 +150,8 @@ impl Rows {
             .bytes(row::reports_to_bytes(&s.reports).as_deref())
             .moment(s.updated_at)
             .maybe_moment(s.completed_at)
+            .maybe_moment(s.retain_until)
+            .maybe_moment(s.result_forgotten_at)
     }
 
     fn identity(&mut self, i: &Identity) -> &mut Self {
@@ -180,6 +186,7 @@ pub(super) struct Consequences {
     identity: Arc<Identity>,
     events: Vec<Event>,
     due: Vec<(DueKind, Option<DueMoment>)>,
+    forgets: Forgets,
 }
 
 /// A batch that borrows from nobody.
@@ -188,18 +195,25 @@ pub(super) struct Batch {
     pub(super) inserts: Rows,
     /// `update.sql`'s rows.
     pub(super) updates: Rows,
+    /// `forget_key.sql`'s rows.
+    pub(super) deletes: Rows,
     /// One for each write, in the caller's order.
     pub(super) consequences: Vec<Consequences>,
 }
 
 pub(super) fn batch(writes: &[Write]) -> Batch {
-    let (mut inserts, mut updates) = (Rows::default(), Rows::default());
+    let (mut inserts, mut updates, mut deletes) = (Rows::default(), Rows::default(), Rows::default());
     for write in writes {
         let Write { expected, after, .. } = write;
         match expected {
             None => {
                 inserts.row().id(after.identity.operation_id).state(&after.state).identity(&after.identity)
             }
+            Some(expected) if write.forgets == Forgets::Key => deletes
+                .row()
+                .id(after.identity.operation_id)
+                .integer(expected.version)
+                .integer(expected.conflict_count.into()),
             Some(expected) => updates
                 .row()
                 .id(after.identity.operation_id)
@@ -211,16 +225,39 @@ pub(super) fn batch(writes: &[Write]) -> Batch {
     let consequences = writes.iter().map(|write| Consequences {
         id: write.after.identity.operation_id,
         identity: Arc::clone(&write.after.identity),
-        events: write.events.clone(),
-        due: Due::of(&write.after).changes_from(write.due_before).collect(),
+        events: if write.forgets == Forgets::Key { Vec::new() } else { write.events.clone() },
+        due: write.due_after().changes_from(write.due_before).collect(),
+        forgets: write.forgets,
     });
-    Batch { inserts, updates, consequences: consequences.collect() }
+    Batch { inserts, updates, deletes, consequences: consequences.collect() }
 }
 
-/// The rows of `journal.sql`, `due_set.sql` and `due_delete.sql`.
-pub(super) fn consequences<'c>(written: impl Iterator<Item = &'c Consequences>) -> (Rows, Rows, Rows) {
-    let (mut journal, mut due_set, mut due_delete) = (Rows::default(), Rows::default(), Rows::default());
-    for Consequences { id, identity, events, due } in written {
+/// What follows from the records that were written.
+#[derive(Default)]
+pub(super) struct Following {
+    /// `journal.sql`'s rows.
+    pub(super) journal: Rows,
+    /// `due_set.sql`'s rows.
+    pub(super) due_set: Rows,
+    /// `due_delete.sql`'s rows.
+    pub(super) due_delete: Rows,
+    /// `forget_events.sql`'s rows.
+    pub(super) forgotten: Rows,
+    /// `forget_payload.sql`'s rows.
+    pub(super) forgotten_payloads: Rows,
+}
+
+/// What follows from the records that were written.
+pub(super) fn consequences<'c>(written: impl Iterator<Item = &'c Consequences>) -> Following {
+    let mut following = Following::default();
+    let Following { journal, due_set, due_delete, forgotten, forgotten_payloads } = &mut following;
+    for Consequences { id, identity, events, due, forgets } in written {
+        if *forgets != Forgets::Nothing {
+            forgotten.row().id(*id);
+        }
+        if *forgets == Forgets::History {
+            forgotten_payloads.row().id(*id);
+        }
         for event in events {
             journal.row().event(*id, event);
         }
@@ -233,12 +270,13 @@ pub(super) fn consequences<'c>(written: impl Iterator<Item = &'c Consequences>) 
                     .moment(moment.at)
                     .text(&identity.key.namespace)
                     .text(&identity.action_type)
-                    .maybe_id(moment.poll_id),
+                    .maybe_id(moment.poll_id)
+                    .maybe_moment(moment.unknown_since),
                 None => due_delete.row().id(*id).text(kind.as_str()),
             };
         }
     }
-    (journal, due_set, due_delete)
+    following
 }
 
 #[cfg(test)]

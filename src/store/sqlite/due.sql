@@ -4,7 +4,7 @@ select o.namespace, o.operation_key
 from (
     select operation_id, due_at
     from agent_operation_due
-    where kind in ('sweep', 'review') and kind = ?1 and due_at <= ?2
+    where kind in ('sweep', 'review', 'retain') and kind = ?1 and due_at <= ?2
     order by due_at
     limit ?3
 ) as d

@@ -13,7 +13,8 @@ changed as (
         r ->> 23 as check_count, r ->> 24 as deliver_at, r ->> 25 as check_lease,
         r ->> 26 as check_lease_count, r ->> 27 as poll_id, r ->> 28 as review_reason, r ->> 29 as review_since,
         r ->> 30 as conflict_count, r ->> 31 as outcome_conflict_count, unhex(r ->> 32) as last_report,
-        r ->> 33 as updated_at, r ->> 34 as completed_at
+        r ->> 33 as updated_at, r ->> 34 as completed_at,
+        r ->> 35 as retain_until, r ->> 36 as result_forgotten_at
     from batch
 )
 update agent_operations as o
@@ -49,7 +50,9 @@ set
     outcome_conflict_count = b.outcome_conflict_count,
     last_report = b.last_report,
     updated_at = b.updated_at,
-    completed_at = b.completed_at
+    completed_at = b.completed_at,
+    retain_until = b.retain_until,
+    result_forgotten_at = b.result_forgotten_at
 from changed as b
 where o.operation_id = b.operation_id
     and o.version = b.expected_version
