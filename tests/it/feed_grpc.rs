@@ -39,6 +39,11 @@ async fn served(engine: &Engine) -> (LedgerClient<Channel>, Trigger) {
     (LedgerClient::new(endpoint.connect().await.unwrap()), trigger)
 }
 
+/// The whole of a namespace.
+fn whole() -> Watch {
+    Watch { namespace: "default".into(), operation_key: None, after: 0, action_types: Vec::new() }
+}
+
 /// An operation whose history has a long text.
 async fn write_long(engine: &Engine, name: &str) {
     let token = begin(engine, &key(name)).await;
@@ -54,7 +59,7 @@ async fn write_long(engine: &Engine, name: &str) {
 #[test]
 fn a_client_that_does_not_read_is_ended_and_costs_little() {
     on_each_store(|_, store| async move {
-        let limits = Limits { patience: Duration::from_millis(500), ..Limits::default() };
+        let limits = Limits { watchers: 1, patience: Duration::from_secs(1), ..Limits::default() };
         let engine = engine_with(store, Settings { feed: limits, ..Settings::default() });
         let (mut client, trigger) = served(&engine).await;
         let request = proto::WatchRequest::default();
@@ -67,13 +72,15 @@ fn a_client_that_does_not_read_is_ended_and_costs_little() {
             writes.spawn(async move { write_long(&engine, &format!("k{n}")).await });
         }
         writes.join_all().await;
-        // The client has read nothing of it. The end waits behind what is on its way.
-        tokio::time::sleep(Duration::from_millis(1500)).await;
+        // The client has read nothing of it, until its place is free again. The end waits behind what is on
+        // its way.
+        until("its end", || async { engine.watch(whole()).await.is_ok() }).await;
         let mut last = 0;
         let mut count = 0;
         let status = loop {
             match soon("the end", stream.message()).await {
                 Ok(Some(response)) => {
+                    assert!(count < 2400, "it got all");
                     if let Some(Message::Event(event)) = response.message {
                         last = event.sequence;
                         count += 1;
@@ -91,7 +98,13 @@ fn a_client_that_does_not_read_is_ended_and_costs_little() {
         println!("{count} of 2400 events were under way");
         assert!(count < 2400);
         let request = proto::WatchRequest { after_sequence: last, ..request };
-        let mut rest = client.watch(request).await.unwrap().into_inner();
+        // The place of the last probe is given back a moment later.
+        let mut rest = loop {
+            match client.watch(request.clone()).await {
+                Ok(rest) => break rest.into_inner(),
+                Err(status) => assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}"),
+            }
+        };
         while count < 2400 {
             let response = soon("the rest", rest.message()).await.unwrap().unwrap();
             count += i32::from(matches!(response.message, Some(Message::Event(_))));
@@ -113,13 +126,7 @@ fn changes_are_seen_soon_on_every_replica() {
             .await;
         }
         for (name, watcher) in [("the same replica", &here), ("another replica", &there)] {
-            let watch = Watch {
-                namespace: "default".into(),
-                operation_key: None,
-                after: 0,
-                action_types: Vec::new(),
-            };
-            let mut watching = watcher.watch(watch).await.unwrap();
+            let mut watching = watcher.watch(whole()).await.unwrap();
             while !matches!(soon("caught up", watching.sent.recv()).await, Some(Sent::CaughtUp(_))) {}
             let mut took = Vec::new();
             for n in 0..21 {
