@@ -7,7 +7,7 @@ import time
 
 import pytest
 from harness import wait_until
-from ledger_client import Ledger, new_id, pb, refused, seconds, success
+from ledger_client import Ledger, failure, new_id, pb, refused, seconds, success
 
 POLICY = """
 tool_policy:
@@ -18,6 +18,9 @@ tool_policy:
     provider: {lookup: authoritative, absence_settle_seconds: 1}
   tried:
     max_attempts: 2
+  blind:
+    provider: {lookup: none}
+    unknown_after_seconds: 2
 """
 
 
@@ -176,3 +179,22 @@ def test_four_checkers_settle_everything_once(ledger):
     [worker.start() for worker in workers]
     [worker.join(60) for worker in workers]
     assert sorted(key for key, replayed in asked if not replayed) == [f"k/{n:03}" for n in range(total)]
+
+
+def test_a_provider_that_cannot_be_asked_ends_with_a_person(ledger):
+    unknown(ledger, "a", "blind")
+    taken = poll(ledger, "RECONCILE", wait=5)
+    answer = ledger.reconcile("a", absent=pb.Absent(), lease_token=taken[0].lease.token)
+    assert not answer.applied, "where nothing can be looked up, an absence releases nothing"
+    wait_until(lambda: ledger.operation("a").review_required, "the review")
+    assert not ledger.claim("a").granted
+    version = ledger.operation("a").version
+    with refused("INVALID_ARGUMENT", "INVALID_FIELD"):
+        ledger.call("Reconcile", operation_key="a", failed=failure("E"), operator_decision=True)
+    decided = ledger.reconcile(
+        "a", "the bank's statement has it", succeeded=success("pay_1"), operator_decision=True, if_version=version
+    )
+    assert decided.applied and not decided.operation.review_required
+    assert ledger.operation("a").external_id == "pay_1" and ledger.operation("a").attempt_count == 1
+    last = ledger.events("a")[-1]
+    assert "the bank's statement has it" in last.detail_json and '"operator_decision":true' in last.detail_json
