@@ -1,13 +1,13 @@
 -- Finished operations number :first to :last with their events, as the service leaves them.
 insert into agent_operations (
     operation_id, version, created_at, updated_at,
-    attempt_count, attempt_floor, check_count, conflict_count, outcome_conflict_count, two_step, dispatched,
+    attempt_count, attempt_floor, check_count, check_lease_count, conflict_count, outcome_conflict_count, two_step, dispatched,
     first_attempt_at, completed_at,
     namespace, operation_key, action_type, request_hash, hash_scheme, lease_secret, status,
     claim_ids, external_id, result_json
 )
 select
-    lpad(to_hex(n), 32, '0')::uuid, 3, now(), now(), 1, 0, 0, 0, 0, false, true, now(), now(),
+    lpad(to_hex(n), 32, '0')::uuid, 3, now(), now(), 1, 0, 0, 0, 0, 0, false, true, now(), now(),
     'bench', 'bench-' || lpad(to_hex(n), 25, '0'), 'bench',
     '1f9bb006ca118bd5ec3a9e85c97c6bafe3461a1ebd9b43f1d74a252c0c653c0c', 'jcs-sha256/1',
     decode(md5(n::text), 'hex'), 'succeeded', decode(md5(n::text), 'hex'), 'ext-' || lpad(to_hex(n), 16, '0'),

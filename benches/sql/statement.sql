@@ -9,11 +9,11 @@
 with operation as (
     insert into agent_operations (
     operation_id, version, created_at, updated_at,
-    attempt_count, attempt_floor, check_count, conflict_count, outcome_conflict_count, two_step, dispatched,
+    attempt_count, attempt_floor, check_count, check_lease_count, conflict_count, outcome_conflict_count, two_step, dispatched,
     namespace, operation_key, action_type, request_hash, hash_scheme, lease_secret, status
     )
     values (
-    lpad(to_hex(:seq::bigint), 32, '0')::uuid, 1, now(), now(), 0, 0, 0, 0, 0, false, false,
+    lpad(to_hex(:seq::bigint), 32, '0')::uuid, 1, now(), now(), 0, 0, 0, 0, 0, 0, false, false,
     'bench', 'bench-' || :seq::text, 'bench',
     '1f9bb006ca118bd5ec3a9e85c97c6bafe3461a1ebd9b43f1d74a252c0c653c0c', 'jcs-sha256/1',
     '\x449057d685e247568d809a29271917c0'::bytea, 'pending'
@@ -41,8 +41,8 @@ journal as (
         E'{"lease"\x3a{"holder"\x3a"bench","claimed_at"\x3a1796098678381256,"until"\x3a1796098708381256,"duration_ms"\x3a30000,"two_step"\x3afalse},"dispatched"\x3atrue}'
     from operation
 )
-insert into agent_operation_due (operation_id, due_at, kind)
-select operation_id, now() + interval '30 s', 'sweep' from operation;
+insert into agent_operation_due (operation_id, due_at, kind, namespace, action_type)
+select operation_id, now() + interval '30 s', 'sweep', 'bench', 'bench' from operation;
 
 with operation as (
     update agent_operations set

@@ -11,10 +11,10 @@ select operation_id, status, version, attempt_count, lease_until
 from agent_operations where namespace = 'bench' and operation_key = 'bench-' || :seq::text for update;
 insert into agent_operations (
     operation_id, version, created_at, updated_at,
-    attempt_count, attempt_floor, check_count, conflict_count, outcome_conflict_count, two_step, dispatched,
+    attempt_count, attempt_floor, check_count, check_lease_count, conflict_count, outcome_conflict_count, two_step, dispatched,
     namespace, operation_key, action_type, request_hash, hash_scheme, lease_secret, status
 ) values (
-    lpad(to_hex(:seq::bigint), 32, '0')::uuid, 1, now(), now(), 0, 0, 0, 0, 0, false, false,
+    lpad(to_hex(:seq::bigint), 32, '0')::uuid, 1, now(), now(), 0, 0, 0, 0, 0, 0, false, false,
     'bench', 'bench-' || :seq::text, 'bench',
     '1f9bb006ca118bd5ec3a9e85c97c6bafe3461a1ebd9b43f1d74a252c0c653c0c', 'jcs-sha256/1',
     '\x449057d685e247568d809a29271917c0'::bytea, 'pending'
@@ -33,8 +33,8 @@ update agent_operations set
     first_attempt_at = now(), updated_at = now()
 where namespace = 'bench' and operation_key = 'bench-' || :seq::text;
 with due as (
-    insert into agent_operation_due (operation_id, due_at, kind)
-    values (lpad(to_hex(:seq::bigint), 32, '0')::uuid, now() + interval '30 s', 'sweep')
+    insert into agent_operation_due (operation_id, due_at, kind, namespace, action_type)
+    values (lpad(to_hex(:seq::bigint), 32, '0')::uuid, now() + interval '30 s', 'sweep', 'bench', 'bench')
 )
 insert into agent_operation_events (operation_id, sequence, version, event_at, attempt, kind, status, actor, detail_json)
 values (

@@ -75,6 +75,9 @@ impl Shard {
                     None => return,
                 }
             }
+            // Lets the calls that have arrived meanwhile join: a batch costs the database nearly as much as a
+            // command. Where nothing else is ready this returns at once.
+            tokio::task::yield_now().await;
             while jobs.len() < self.parts.batch_max
                 && let Ok(job) = queue.try_recv()
             {

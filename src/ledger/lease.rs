@@ -16,6 +16,7 @@ pub struct Lease {
     /// The duration it was granted with, in milliseconds: what an extension without one uses.
     pub duration_ms: i64,
     /// Nothing is sent before Dispatch was acknowledged.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub two_step: bool,
 }
 

@@ -76,7 +76,7 @@ fn the_ops_reported_are_the_events_in_the_database() {
             [("a", "lifecycle", "0"), ("b", "short", "0"), ("c", "register", "0"), ("d", "lifecycle", "300")]
         {
             let arguments = ["--mix", mix, "--namespace", namespace, "--rate", rate, "--in-flight", "8"];
-            let times = ["--duration", "1s", "--warmup", "100ms"];
+            let times = ["--duration", "500ms", "--warmup", "100ms"];
             let (code, report) = server.bench(&[&arguments[..], &times].concat());
             assert_eq!(code, Some(0), "{mix}: {report}");
             assert_eq!((&report["errors"], &report["mix"]), (&0.into(), &mix.into()), "{report}");

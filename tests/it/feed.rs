@@ -252,16 +252,19 @@ fn a_restored_dump_goes_on_upwards() {
 #[test]
 fn a_slow_reader_is_told_where_to_go_on_and_holds_nobody_up() {
     on_each_store(|_, store| async move {
-        let limits = Limits { patience: Duration::from_millis(300), ..Limits::default() };
+        let limits = Limits { patience: Duration::from_secs(1), ..Limits::default() };
         let engine = engine_with(store, Settings { feed: limits, ..Settings::default() });
         let mut slow = engine.watch(all_after(0)).await.unwrap();
         let mut quick = engine.watch(all_after(0)).await.unwrap();
+        let reading = tokio::spawn(async move {
+            for _ in 0..60 {
+                next_event(&mut quick).await;
+            }
+        });
         for n in 0..30 {
             begin(&engine, &key(&format!("k{n}"))).await;
         }
-        for _ in 0..60 {
-            next_event(&mut quick).await;
-        }
+        soon("the quick one", reading).await.unwrap();
         let End::TooSlow(resume) = soon("the end", &mut slow.end).await.unwrap() else {
             panic!("another end");
         };

@@ -7,6 +7,7 @@ mod bench;
 mod crew;
 mod docs;
 mod feed;
+mod feed_grpc;
 mod figures;
 mod gossip;
 mod harness;
