@@ -24,10 +24,19 @@ use sqlx::{
     postgres::{PgArguments, PgBindIterExt, PgConnectOptions, PgRow},
     query::Query,
 };
-use std::{collections::HashSet, future::Future, str::FromStr, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    future::Future,
+    str::FromStr,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 use uuid::Uuid;
 
-const SWAP: &str = include_str!("postgres/swap.sql");
+/// For batches that forget something.
+const SWAP_AND_FORGET: &str = include_str!("postgres/swap.sql");
+/// For all others: the same without what forgets.
+static SWAP: LazyLock<String> = LazyLock::new(|| without_forgetting(SWAP_AND_FORGET));
 const LOAD: &str = include_str!("postgres/load.sql");
 const LIST: &str = include_str!("postgres/list.sql");
 const DUE: &str = include_str!("postgres/due.sql");
@@ -190,6 +199,24 @@ impl PostgresStore {
     }
 }
 
+/// `swap.sql` without the parts that only a batch which forgets something needs.
+fn without_forgetting(sql: &str) -> String {
+    let mut kept = String::with_capacity(sql.len());
+    let mut skips = false;
+    for line in sql.lines() {
+        match line.trim() {
+            "-- forgets" => skips = true,
+            "-- end" => skips = false,
+            _ if skips => {}
+            _ => {
+                kept.push_str(line);
+                kept.push('\n');
+            }
+        }
+    }
+    kept
+}
+
 /// One statement with its arguments, which borrow from nobody.
 struct Request {
     sql: &'static str,
@@ -309,7 +336,8 @@ impl Store for PostgresStore {
 
     fn swap<'a>(&'a self, decided: DecidedAt, writes: &'a [Write]) -> BoxFuture<'a, Result<Swapped, Error>> {
         after(bind::batch(decided, writes), move |batch| async move {
-            let request = Request { sql: SWAP, arguments: batch.arguments, writes: true };
+            let sql = if batch.forgets { SWAP_AND_FORGET } else { SWAP.as_str() };
+            let request = Request { sql, arguments: batch.arguments, writes: true };
             let rows = self.run(&self.writes, request).await?;
             let answer = rows.first().and_then(|row| {
                 let written: Vec<Uuid> = row.try_get(0).ok()?;

@@ -227,6 +227,8 @@ pub(super) struct Batch {
     pub arguments: PgArguments,
     /// Operation ids, in the order of the writes.
     pub ids: Vec<Uuid>,
+    /// Something of it forgets: the arguments are those of the whole statement.
+    pub forgets: bool,
 }
 
 /// Encodes a batch.
@@ -237,7 +239,11 @@ pub(super) fn batch(decided: DecidedAt, writes: &[Write]) -> Result<Batch, Error
     }
     let mut arguments = PgArguments::default();
     encode(&mut arguments, decided, writes).map_err(|_| Error::data("a value cannot be encoded"))?;
-    Ok(Batch { arguments, ids })
+    let forgets = writes.iter().any(|write| write.forgets != Forgets::Nothing);
+    if forgets {
+        forgotten(&mut arguments, writes).map_err(|_| Error::data("a value cannot be encoded"))?;
+    }
+    Ok(Batch { arguments, ids, forgets })
 }
 
 fn encode(arguments: &mut PgArguments, decided: DecidedAt, writes: &[Write]) -> Result<(), BoxDynError> {
@@ -265,11 +271,10 @@ fn encode(arguments: &mut PgArguments, decided: DecidedAt, writes: &[Write]) -> 
         })
     };
     arguments.add(due().filter(|row| row.due_at.is_some()).bind_iter())?;
-    arguments.add(due().filter(|row| row.due_at.is_none()).bind_iter())?;
-    forgotten(arguments, writes)
+    arguments.add(due().filter(|row| row.due_at.is_none()).bind_iter())
 }
 
-/// What retention deletes: almost always nothing.
+/// What retention deletes.
 fn forgotten(arguments: &mut PgArguments, writes: &[Write]) -> Result<(), BoxDynError> {
     let those = |forgets: Forgets| writes.iter().filter(move |write| write.forgets == forgets);
     let id = |write: &Write| write.after.identity.operation_id;
